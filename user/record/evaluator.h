@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The kernel side of a session: BPF programs that evaluate triggers and follow threads. Sole user
+ * of the BPF skeletons. Where BPF is not allowed there is no evaluator and the source takes its
+ * place.
+ */
+#ifndef PTBPF_RECORD_EVALUATOR_H
+#define PTBPF_RECORD_EVALUATOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "../../bpf/ptbpf_abi.h"
+
+struct evaluator;
+
+struct evaluator_config {
+	const struct ptbpf_trigger *triggers;
+	size_t n_triggers; /* <= PTBPF_MAX_TRIGGERS */
+	bool single;       /* the first fire disarms all */
+	bool follow_forks; /* children of traced processes become traced */
+	bool multi_thread; /* new threads of a traced process become traced */
+};
+
+/*
+ * Loads and attaches the thread programs; nothing is probed yet. 0; -EPERM or -EACCES where loading
+ * BPF is not allowed (the caller then goes on without); other -errno with one message logged.
+ */
+int evaluator_open(const struct evaluator_config *config, struct evaluator **out);
+/* Detaches and frees everything. NULL is fine. */
+void evaluator_close(struct evaluator *evaluator);
+
+/* Scope: only these threads' hits count; children join as the configuration says. */
+int evaluator_add_thread(struct evaluator *evaluator, pid_t pid, pid_t tid);
+int evaluator_remove_thread(struct evaluator *evaluator, pid_t tid);
+
+/*
+ * A uprobe for trigger @trigger at file offset @offset of @path (reachable from ptbpf; for another
+ * mount namespace the caller passes /proc/PID/root/... or /proc/PID/map_files/...) in process @pid.
+ * *attachment numbers it. 0; -ESRCH: the process is gone; other -errno, silent.
+ */
+int evaluator_attach(struct evaluator *evaluator, size_t trigger, pid_t pid, const char *path,
+		     uint64_t offset, uint32_t *attachment);
+/* Removes every probe (all processes), leaves the thread programs on. */
+void evaluator_detach_probes(struct evaluator *evaluator);
+/* After exec or the end of @pid its probes are closed. */
+void evaluator_detach_process(struct evaluator *evaluator, pid_t pid);
+
+/* Shared with the kernel; also inherited by a forked stepper. Valid until evaluator_close(). */
+struct ptbpf_fire_page *evaluator_fire_page(struct evaluator *evaluator);
+/* Arms again after a snapshot in multi-snapshot mode. */
+
+/* Pollable; evaluator_poll() delivers the records that are there (0 or -errno; callback's != 0
+ * ends). */
+int evaluator_fd(const struct evaluator *evaluator);
+typedef int (*evaluator_record_fn)(void *ctx, const struct ptbpf_record *record);
+int evaluator_poll(struct evaluator *evaluator, evaluator_record_fn fn, void *ctx);
+
+/* On-CPU ns of a traced thread so far. 0, -ENOENT. */
+int evaluator_oncpu(struct evaluator *evaluator, pid_t tid, uint64_t *oncpu_ns);
+
+struct evaluator_drops {
+	uint64_t records; /* thread records that did not fit into the ring buffer */
+	uint64_t wakes;
+	uint64_t threads; /* threads that did not fit into the map of traced threads */
+};
+void evaluator_read_drops(struct evaluator *evaluator, struct evaluator_drops *drops);
+
+#endif
