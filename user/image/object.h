@@ -21,6 +21,7 @@ struct symbol {
 	uint64_t start, size;  /* ELF virtual address; size 0 was stretched to the next symbol */
 	const char *name;      /* as in the symbol table; "foo@plt" for PLT slots */
 	const char *demangled; /* C++, Rust, D; else the same pointer as name */
+	bool is_ifunc;         /* STT_GNU_IFUNC: a resolver that returns the function, not it */
 };
 
 /*
