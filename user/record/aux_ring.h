@@ -18,8 +18,9 @@ struct aux_ring_header {
 	uint64_t size;         /* power of two */
 	uint64_t instructions; /* executed while tracing into this ring */
 	uint64_t branches;
-	uint64_t stops;    /* of the stepper */
-	uint64_t psb_head; /* head just after the newest complete PSB+ */
+	uint64_t stops;       /* of the stepper */
+	uint64_t psb_head;    /* head just after the newest complete PSB+ */
+	uint64_t write_error; /* spool: errno of the first failed write, 0 */
 };
 
 struct aux_ring {
@@ -27,10 +28,19 @@ struct aux_ring {
 	uint64_t size;
 	struct aux_ring_header *header;
 	uint8_t *data;
+	int spool_fd; /* -1, or the file that gets every byte (--full-execution): data is then a
+			 buffer */
 };
 
 /* A new zeroed ring of @size bytes (a power of two of pages). 0 or -errno. */
 int aux_ring_new(uint64_t size, struct aux_ring *ring);
+/*
+ * --full-execution: nothing is overwritten. The ring's data is the writer's buffer, appended to the
+ * file @spool_fd (which the ring then owns) whenever it is full and at aux_ring_flush(). Both fds
+ * go to the writer. A failed write sets write_error and stops further output.
+ */
+int aux_ring_new_spool(int spool_fd, struct aux_ring *ring);
+int aux_ring_flush(struct aux_ring *ring);
 /* Maps the ring behind @fd, which the ring then owns. 0 or -errno; -EINVAL if it is not one. */
 int aux_ring_map(int fd, struct aux_ring *ring);
 void aux_ring_free(struct aux_ring *ring);

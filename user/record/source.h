@@ -37,13 +37,17 @@ struct source_config {
 };
 
 enum source_event_kind {
-	SOURCE_EXEC,   /* a process runs a new program: mappings are fresh. Held. */
-	SOURCE_BIRTH,  /* a new thread. Held. */
-	SOURCE_FORK,   /* a new process (followed children only). Held. */
-	SOURCE_MAPPED, /* the process's executable mappings changed. The mapping thread is held. */
-	SOURCE_EXIT,   /* a thread is gone; its ring is final */
-	SOURCE_COMM,   /* the thread's name changed */
-	SOURCE_FIRE,   /* every traced thread is stopped: rings are stable until source_resume() */
+	SOURCE_EXEC,    /* a process runs a new program: mappings are fresh. Held. */
+	SOURCE_BIRTH,   /* a new thread. Held. */
+	SOURCE_FORK,    /* a new process (followed children only). Held. */
+	SOURCE_MAPPED,  /* the process's executable mappings changed. The mapping thread is held. */
+	SOURCE_EXIT,    /* a thread is gone; its ring is final */
+	SOURCE_COMM,    /* the thread's name changed */
+	SOURCE_FIRE,    /* every traced thread is stopped: rings are stable until source_resume() */
+	SOURCE_EXITING, /* a process's last thread is about to end; memory still there. Held. */
+	SOURCE_ENTRY,  /* a launched or exec'ed program reached its ELF entry: libraries are mapped.
+			  Held. */
+	SOURCE_START,  /* a thread reached an address of set_start(). All targets are held. */
 	SOURCE_END,    /* no target is left; status holds the command's wait status */
 	SOURCE_GAP,    /* tracing of a thread stopped for a while: class and length */
 	SOURCE_FAILED, /* the source itself broke; text says what */
@@ -107,6 +111,10 @@ struct source_ops {
 	int (*ring_take)(struct source *source, pid_t tid, bool hold);
 	int (*set_probes)(struct source *source, pid_t pid, const struct source_probe *probes,
 			  size_t n);
+	/* --start-at: untraced threads of @pid run at full speed to the first of these addresses
+	 * (debug registers, at most four), where SOURCE_START is reported before it executes; n =
+	 * 0: off. */
+	int (*set_start)(struct source *source, pid_t pid, const uint64_t *addrs, size_t n);
 	/* Stops every traced thread as a fire would (Ctrl-C: the snapshot comes first). */
 	int (*freeze)(struct source *source);
 	/* After SOURCE_FIRE or freeze: go on tracing. */
