@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What an instruction does to control flow. Sole user of Zydis. Pure. */
+/* What an instruction does to control flow, as libipt sees it. Sole user of Zydis. Pure. */
 #ifndef PTBPF_IMAGE_INSN_H
 #define PTBPF_IMAGE_INSN_H
 
@@ -15,8 +15,7 @@ enum insn_class {
 	INSN_JMP_IND, /* through register or memory */
 	INSN_CALL_IND,
 	INSN_RET, /* near */
-	INSN_FAR, /* SYSCALL SYSENTER INT INT3 IRET far CALL/JMP/RET, UD2: leaves user mode or may
-		   */
+	INSN_FAR, /* SYSCALL SYSENTER INT INT3 IRET far CALL/JMP/RET. UD2 only faults: OTHER */
 	INSN_XBEGIN,
 	INSN_XEND,
 	INSN_INVALID,
