@@ -43,7 +43,8 @@ UNIT_SRCS := $(sort $(wildcard tests/unit/test_*.c tests/bpf/test_*.c))
 TOOL_SRCS := $(sort $(wildcard tests/tools/*.c))
 PROGRAM_SRCS := $(sort $(wildcard tests/programs/*.c tests/programs/*.cc tests/programs/*.rs \
 	tests/programs/*.S))
-PROGRAMS := $(addprefix $(O)/programs/,$(basename $(notdir $(PROGRAM_SRCS))))
+PROGRAMS := $(addprefix $(O)/programs/,$(basename $(notdir $(PROGRAM_SRCS)))) \
+	$(patsubst tests/programs/lib/%.c,$(O)/programs/%.so,$(wildcard tests/programs/lib/*.c))
 
 all: $(O)/ptbpf ## the binary, at build/ptbpf
 
@@ -97,12 +98,14 @@ UNITS_SAN := $(filter $(O)/tests-san/unit/%,$(UNIT_IDS:%=$(O)/tests-san/%))
 TOOLS := $(TOOL_SRCS:tests/%.c=$(O)/tests/%)
 TOOLS_SAN := $(TOOL_SRCS:tests/%.c=$(O)/tests-san/%)
 
-## --- test programs (targets to trace) ---
+## --- test programs (targets to trace), and the shared objects that they load ---
 PROGRAM_FLAGS = $(shell sed -n 's|^ \* flags: *||p;s|^// flags: *||p' $<)
+PROGRAM_DEPS = -MMD -MP -MT $@ -MF $@.d
 $(O)/programs/%: tests/programs/%.c
 	$(call say,PROG,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra $< -o $@ $(PROGRAM_FLAGS) -pthread
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra $(PROGRAM_DEPS) $< -o $@ \
+		$(PROGRAM_FLAGS) -pthread
 $(O)/programs/%: tests/programs/%.S
 	$(call say,PROG,$@)
 	$(Q)mkdir -p $(@D)
@@ -110,11 +113,16 @@ $(O)/programs/%: tests/programs/%.S
 $(O)/programs/%: tests/programs/%.cc
 	$(call say,PROG,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CXX) -g -O1 -Wall -Wextra $< -o $@ $(PROGRAM_FLAGS) -pthread
+	$(Q)$(CXX) -g -O1 -Wall -Wextra $(PROGRAM_DEPS) $< -o $@ $(PROGRAM_FLAGS) -pthread
 $(O)/programs/%: tests/programs/%.rs
 	$(call say,PROG,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)rustc -g -C opt-level=1 $< -o $@ $(PROGRAM_FLAGS)
+	$(Q)env -u MAKEFLAGS rustc -g -C opt-level=1 $< -o $@ $(PROGRAM_FLAGS)
+$(O)/programs/%.so: tests/programs/lib/%.c
+	$(call say,PROG,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra -shared -fPIC $(PROGRAM_DEPS) $< \
+		-o $@ $(PROGRAM_FLAGS)
 programs: $(PROGRAMS)
 
 ## --- running tests ---
@@ -167,4 +175,4 @@ help: ## this list
 
 .PHONY: all test unit golden bpf e2e check bench fuzz demo deps install clean help fmt programs check-vmlinux
 
--include $(shell find $(O)/obj $(O)/san $(O)/bpf -name '*.d' 2>/dev/null)
+-include $(shell find $(O)/obj $(O)/san $(O)/bpf $(O)/programs -name '*.d' 2>/dev/null)
