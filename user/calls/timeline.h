@@ -15,7 +15,14 @@ enum slice_edge {
 	EDGE_SEEN,     /* the call or return was decoded */
 	EDGE_INFERRED, /* open at the start or end of the trace, or at a gap: not seen */
 	EDGE_UNWOUND,  /* ended by an exception, longjmp or other non-local exit that was seen */
+	EDGE_SWITCHED, /* the call went on: another stack (coroutine) took over or gave back here */
 };
+
+/* slice.flags */
+#define SLICE_BEGIN_SPREAD 1u /* begin_ns lies between two timestamps, spread by instructions */
+#define SLICE_END_SPREAD 2u
+#define SLICE_ACROSS_GAP 4u /* spans a gap, proven by a later return */
+#define SLICE_ASSUMED 8u    /* spans a gap, likely but not proven */
 
 struct slice {
 	uint64_t begin_ns, end_ns; /* begin <= end; children lie inside */
@@ -25,6 +32,7 @@ struct slice {
 	uint32_t depth;
 	uint8_t begin_edge, end_edge; /* enum slice_edge */
 	bool signal_handler;          /* entered asynchronously */
+	uint8_t flags;                /* SLICE_* */
 	uint64_t insns;               /* executed in the slice itself, without callees */
 	uint64_t self_ns;
 };
@@ -57,6 +65,9 @@ struct thread_timeline {
 	VEC(struct instant) instants;
 	uint64_t instructions, branches;
 	uint64_t inferred; /* slices with an inferred edge */
+	uint64_t bytes;    /* of trace */
+	uint64_t error_gaps;
+	uint64_t first_ns, last_ns; /* of what was decoded; 0 without */
 	bool fired;
 };
 
