@@ -26,11 +26,12 @@ struct source_config {
 	enum soft_step soft_step;
 	bool multi_thread;
 	bool follow_forks;
-	bool step_clock;       /* TSC packets count steps, not time: deterministic fixtures */
-	bool no_aslr;          /* launched command without address randomisation (fixtures) */
-	bool evaluates;        /* no BPF: the source evaluates triggers by address itself */
-	bool report_all_insns; /* tests: the instructions executed are written beside the ring */
-	const char *user;      /* NULL, or run the command as this user */
+	bool step_clock; /* TSC packets count steps, not time: deterministic fixtures */
+	bool no_aslr;    /* launched command without address randomisation (fixtures) */
+	bool evaluates;  /* no BPF: the source evaluates triggers by address itself */
+	const char
+		*insn_log; /* tests: directory for TID.insns (u64 addresses as executed), or NULL */
+	const char *user;  /* NULL, or run the command as this user */
 	struct ptbpf_fire_page *fires;        /* shared; the source watches it at every stop */
 	const struct ptbpf_trigger *triggers; /* with evaluates */
 	size_t n_triggers;
