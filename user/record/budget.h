@@ -39,16 +39,24 @@ struct budget_thread {
 	uint64_t ring;        /* bytes; 0: none */
 	uint64_t tail;        /* bytes of older history kept beside the ring after a resize */
 	uint64_t bytes_per_s; /* measured PT rate, smoothed */
-	uint64_t oncpu_ns;    /* in the last period, smoothed */
+	uint64_t oncpu_ns;    /* on-CPU time per second, smoothed */
 	uint64_t exited_ns;   /* when it exited */
 	uint64_t changed_ns;  /* when its ring last changed size */
+
+	/* the budget's own */
+	uint64_t written;     /* PT bytes since changed_ns, as far as reported */
+	uint64_t max_ring;    /* what the machine gives at most */
+	uint64_t patience_ns; /* a ring rests as long before it grows or is swapped */
+	size_t step;          /* index + 1 of its step in the present plan; 0: none */
+	bool measured, grown, reborn;
 };
 
 enum budget_step_kind {
 	BUDGET_DROP_TAIL, /* forget the tail */
-	BUDGET_TAKE,   /* take the ring away: an exited thread's, or a live one's that goes untraced
-			*/
-	BUDGET_RESIZE, /* from its present size to @ring, keeping a tail of @tail bytes at most */
+	BUDGET_TAKE,      /* take ring and tail away: an exited thread's, or a live one's that goes
+			   * untraced */
+	BUDGET_RESIZE, /* from its present size to @ring, keeping the newest @tail bytes at most of
+			* what ring and former tail held; ring + tail fits in the room there was */
 	BUDGET_GIVE,   /* a first ring of @ring bytes */
 };
 
@@ -65,13 +73,19 @@ struct budget;
 int budget_new(uint64_t bytes, enum budget_balance balance, struct budget **out);
 void budget_free(struct budget *budget);
 
-/* All idempotent; times are ns of one clock. 0, -ENOMEM, -ENOENT for an unknown tid. */
+/*
+ * All idempotent; times are ns of one clock. 0, -ENOMEM, -ENOENT for an unknown tid. The birth of a
+ * tid whose former bearer still keeps a ring makes the next plan take that ring first.
+ */
 int budget_birth(struct budget *budget, pid_t tid, uint64_t now_ns);
 int budget_exit(struct budget *budget, pid_t tid, uint64_t now_ns);
 /* PT bytes written and on-CPU time since the last call for this thread, @period_ns ago. */
 int budget_activity(struct budget *budget, pid_t tid, uint64_t pt_bytes, uint64_t oncpu_ns,
 		    uint64_t period_ns);
-/* The machine could not give the ring: at most @max_ring from now on for this thread. */
+/*
+ * The machine could not give the ring: at most @max_ring from now on for this thread. A ring larger
+ * than that counts as gone; the next plan gives a smaller one.
+ */
 int budget_refused(struct budget *budget, pid_t tid, uint64_t max_ring);
 /* The tail is shorter than allowed, or gone (0): what is really kept. */
 int budget_tail(struct budget *budget, pid_t tid, uint64_t bytes);
