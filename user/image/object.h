@@ -30,6 +30,10 @@ struct symbol {
  * or fewer symbols, never a crash.
  */
 int object_open(const char *path, struct object **out);
+/*
+ * Opens a flat image: offset 0 of the file is virtual address 0, no symbols. 0 or -errno.
+ */
+int object_open_flat(const char *path, struct object **out);
 void object_close(struct object *object);
 
 const char *object_path(const struct object *object);
@@ -37,9 +41,12 @@ size_t object_segments(const struct object *object, const struct object_segment 
 /* Size of the build-id in *id, 0 without one. */
 size_t object_build_id(const struct object *object, const uint8_t **id);
 
-/* Symbol at or before @vaddr that covers it; NULL without. Binary search, no allocation. */
+/*
+ * The innermost symbol that covers @vaddr; NULL without. Binary search; a name is demangled when it
+ * is first asked for.
+ */
 const struct symbol *object_symbol_at(const struct object *object, uint64_t vaddr);
-/* All function symbols, sorted by start; aliases kept, the preferred one first. */
+/* All function symbols, sorted by start; aliases kept, the preferred one first. Demangles all. */
 size_t object_symbols(const struct object *object, const struct symbol **symbols);
 
 /* File offset <-> ELF virtual address by PT_LOAD. 0, -ENOENT. */
@@ -50,8 +57,9 @@ int object_vaddr_to_offset(const struct object *object, uint64_t vaddr, uint64_t
 size_t object_read(const struct object *object, uint64_t offset, void *buf, size_t size);
 
 /*
- * Function symbols whose mangled or demangled name (with or without the parameter list) equals or,
- * as a glob, matches @pattern. Calls fn for each distinct address. 0, or fn's first nonzero.
+ * Function symbols whose mangled or demangled name (with or without the parameter list) equals
+ * @pattern or, when none does, matches it as a glob. PLT slots only match a pattern that says
+ * "@plt". Calls fn for each distinct address. 0, or fn's first nonzero.
  */
 typedef int (*object_match_fn)(void *ctx, const struct symbol *symbol);
 int object_match(const struct object *object, const char *pattern, object_match_fn fn, void *ctx);
