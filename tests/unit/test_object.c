@@ -186,7 +186,7 @@ TEST(match_takes_mangled_demangled_bare_and_globs)
 		{ "_Z4findIiEvT_", AT(112), 16, STB_WEAK, STT_FUNC },
 		{ "memcpy@@GLIBC_2.14", AT(128), 16, STB_GLOBAL, STT_FUNC },
 		{ "_ZN1AC1Ev", AT(144), 16, STB_GLOBAL, STT_FUNC },
-		{ "_ZN2nsmlEi", AT(160), 16, STB_GLOBAL, STT_FUNC },
+		{ "_ZN2nsmlEi", AT(160), 16, STB_GLOBAL, STT_GNU_IFUNC },
 		{ "cloned.constprop.0", AT(176), 16, STB_LOCAL, STT_FUNC },
 		{ "cloned.part.0", AT(192), 16, STB_LOCAL, STT_FUNC },
 		{ "cloned.constprop.0.cold", AT(208), 16, STB_LOCAL, STT_FUNC },
@@ -202,6 +202,8 @@ TEST(match_takes_mangled_demangled_bare_and_globs)
 	CHECK_STR(match(object, "foo", &found), "");
 	CHECK_STR(match(object, "*foo(double)", &found), "_ZN2ns3fooEd");
 	CHECK_STR(match(object, "ns::operator*", &found), "_ZN2nsmlEi");
+	CHECK(object_symbol_at(object, AT(160))->is_ifunc);
+	CHECK(!object_symbol_at(object, AT(144))->is_ifunc);
 	CHECK_STR(match(object, "ns::operator+", &found), "_ZN2nsplEi");
 	CHECK_STR(match(object, "handle_*", &found), "handle_get handle_put");
 	CHECK_STR(match(object, "handle_alias", &found), "handle_alias");

@@ -212,7 +212,8 @@ static int read_slots(void *ctx, Elf *elf, const struct file_section *section)
 		if (!name)
 			continue;
 		name = arena_join(&plt->builder->strings, name, strcspn(name, "@"), "@plt");
-		if (!name || symbols_add(plt->builder, address + at, step, name, SYMBOL_LOCAL))
+		if (!name ||
+		    symbols_add(plt->builder, address + at, step, name, SYMBOL_LOCAL, false))
 			return -ENOMEM;
 	}
 	return 0;

@@ -76,7 +76,7 @@ static uint64_t region_end(const struct symbol_builder *builder, uint64_t start)
 }
 
 int symbols_add(struct symbol_builder *builder, uint64_t start, uint64_t size, const char *name,
-		enum symbol_binding binding)
+		enum symbol_binding binding, bool is_ifunc)
 {
 	uint64_t end = region_end(builder, start);
 	struct symbol_candidate candidate = {
@@ -85,6 +85,7 @@ int symbols_add(struct symbol_builder *builder, uint64_t start, uint64_t size, c
 		.name = name,
 		.order = (uint32_t)builder->candidates.len,
 		.binding = binding,
+		.is_ifunc = is_ifunc,
 	};
 
 	if (!end || !*name || builder->candidates.len >= UINT32_MAX)
@@ -230,7 +231,8 @@ int symbols_finish(struct symbol_builder *builder, struct symbol_table *table)
 	for (size_t i = 0; i < n; i++) {
 		const struct symbol_candidate *from = &builder->candidates.data[i];
 
-		table->symbols[i] = (struct symbol){ from->start, from->size, from->name, NULL };
+		table->symbols[i] = (struct symbol){ from->start, from->size, from->name, NULL,
+						     from->is_ifunc };
 	}
 	stretch(builder, table->symbols);
 	if (flatten_symbols(builder, table)) {

@@ -32,6 +32,7 @@ struct symbol_candidate {
 	const char *name;
 	uint32_t order; /* of addition, so that equals stay as they came */
 	uint8_t binding;
+	bool is_ifunc;
 };
 
 /* Where code lies: symbols outside are dropped, sizes are cut and stretched to the end. */
@@ -61,7 +62,7 @@ struct symbol_builder {
 void symbols_builder_fini(struct symbol_builder *builder);
 /* @name must live in builder->strings. 0, -ENOMEM. */
 int symbols_add(struct symbol_builder *builder, uint64_t start, uint64_t size, const char *name,
-		enum symbol_binding binding);
+		enum symbol_binding binding, bool is_ifunc);
 /* Sorts, prefers, stretches, flattens. The strings move to the table. 0, -ENOMEM. */
 int symbols_finish(struct symbol_builder *builder, struct symbol_table *table);
 void symbols_table_fini(struct symbol_table *table);

@@ -119,9 +119,10 @@ static int read_table(void *ctx, Elf *elf, const struct file_section *section)
 		if (!is_function(&sym) || sym.st_shndx == SHN_UNDEF || sym.st_shndx == SHN_ABS)
 			continue;
 		name = plain_name(strings_at(&strings, sym.st_name), &builder->strings);
-		err = name ? symbols_add(builder, sym.st_value, sym.st_size, name,
-					 binding_of(&sym)) :
-			     -ENOMEM;
+		if (!name)
+			return -ENOMEM;
+		err = symbols_add(builder, sym.st_value, sym.st_size, name, binding_of(&sym),
+				  GELF_ST_TYPE(sym.st_info) == STT_GNU_IFUNC);
 		if (err)
 			return err;
 	}
