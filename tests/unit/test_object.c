@@ -258,6 +258,17 @@ TEST(own_binary_has_its_functions_and_plt)
 	object_close(object);
 }
 
+TEST(imports_are_what_the_linker_must_find)
+{
+	struct object *object;
+
+	CHECK_EQ(object_open("/proc/self/exe", &object), 0);
+	CHECK(object_imports(object, "waitpid"));
+	CHECK(!object_imports(object, "imports_are_what_the_linker_must_find"));
+	CHECK(!object_imports(object, "main"));
+	object_close(object);
+}
+
 TEST(what_is_no_elf_is_refused)
 {
 	char fifo[PATH_MAX];

@@ -294,3 +294,38 @@ size_t object_read(const struct object *object, uint64_t offset, void *buf, size
 	}
 	return done;
 }
+
+struct import {
+	const char *name;
+	bool found;
+};
+
+static int find_import(void *ctx, Elf *elf, const struct file_section *section)
+{
+	struct import *import = ctx;
+	Elf_Data *data;
+	GElf_Sym sym;
+
+	if (section->shdr.sh_type != SHT_DYNSYM)
+		return 0;
+	data = elf_getdata(section->scn, NULL);
+	for (int i = 1; data && gelf_getsym(data, i, &sym); i++) {
+		const char *name = elf_strptr(elf, section->shdr.sh_link, sym.st_name);
+
+		if (sym.st_shndx == SHN_UNDEF && name && !strcmp(name, import->name)) {
+			import->found = true;
+			return 1;
+		}
+	}
+	return 1; /* a file has one .dynsym */
+}
+
+bool object_imports(const struct object *object, const char *name)
+{
+	struct import import = { .name = name };
+	scoped(end_elf) Elf *elf = elf_begin(object->fd, ELF_C_READ, NULL);
+
+	if (elf)
+		sections_each(elf, find_import, &import);
+	return import.found;
+}

@@ -41,6 +41,9 @@ size_t object_segments(const struct object *object, const struct object_segment 
 /* Size of the build-id in *id, 0 without one. */
 size_t object_build_id(const struct object *object, const uint8_t **id);
 
+/* Must the dynamic linker find a symbol of this name for the object? Reads the file anew. */
+bool object_imports(const struct object *object, const char *name);
+
 /*
  * The innermost symbol that covers @vaddr; NULL without. Binary search; a name is demangled when it
  * is first asked for.
