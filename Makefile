@@ -52,7 +52,7 @@ all: $(O)/ptbpf ## the binary, at build/ptbpf
 $(O)/bpf/%.bpf.o: bpf/%.bpf.c
 	$(call say,BPF,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CLANG) -g -O2 -target bpf -D__bpf__ -D__TARGET_ARCH_x86 -Wall -Wextra -Werror \
+	$(Q)$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__bpf__ -D__TARGET_ARCH_x86 -Wall -Wextra -Werror -Wno-unused-parameter \
 		-Ivmlinux -Ibpf -MMD -MP -c $< -o $@
 	$(Q)$(LLVM_STRIP) -g $@
 

@@ -25,21 +25,29 @@ struct evaluator_config {
 };
 
 /*
- * Loads and attaches the thread programs; nothing is probed yet. 0; -EPERM or -EACCES where loading
- * BPF is not allowed (the caller then goes on without); other -errno with one message logged.
+ * Loads the programs; nothing is probed yet, and the thread programs are attached by the first
+ * evaluator_add_thread(), so that a process forked in between inherits no attachment and all are
+ * gone when ptbpf itself is. 0; -EPERM or -EACCES, silent, where BPF or uprobes are not allowed
+ * (the caller then goes on without); other -errno with one message logged.
  */
 int evaluator_open(const struct evaluator_config *config, struct evaluator **out);
 /* Detaches and frees everything. NULL is fine. */
 void evaluator_close(struct evaluator *evaluator);
 
-/* Scope: only these threads' hits count; children join as the configuration says. */
+/*
+ * Scope: only these threads' hits count; children join as the configuration says. Tids as ptbpf
+ * sees them; adding twice is fine. 0; -ESRCH: no such thread, or it is dying; -ENOMEM; other
+ * -errno.
+ */
 int evaluator_add_thread(struct evaluator *evaluator, pid_t pid, pid_t tid);
 int evaluator_remove_thread(struct evaluator *evaluator, pid_t tid);
 
 /*
  * A uprobe for trigger @trigger at file offset @offset of @path (reachable from ptbpf; for another
  * mount namespace the caller passes /proc/PID/root/... or /proc/PID/map_files/...) in process @pid.
- * *attachment numbers it. 0; -ESRCH: the process is gone; other -errno, silent.
+ * *attachment numbers it, the same in the fires. The probe lasts as long as a traced thread of the
+ * process lives: the kernel ties it to one thread, and evaluator_poll() moves it when that thread
+ * ends. 0; -ESRCH: the process is gone; other -errno, silent.
  */
 int evaluator_attach(struct evaluator *evaluator, size_t trigger, pid_t pid, const char *path,
 		     uint64_t offset, uint32_t *attachment);
@@ -50,21 +58,25 @@ void evaluator_detach_process(struct evaluator *evaluator, pid_t pid);
 
 /* Shared with the kernel; also inherited by a forked stepper. Valid until evaluator_close(). */
 struct ptbpf_fire_page *evaluator_fire_page(struct evaluator *evaluator);
-/* Arms again after a snapshot in multi-snapshot mode. */
 
-/* Pollable; evaluator_poll() delivers the records that are there (0 or -errno; callback's != 0
- * ends). */
+/*
+ * Pollable; evaluator_poll() delivers the records that are there, in order of their birth. 0 or
+ * -errno; a callback's value other than 0 ends the delivery and is returned.
+ */
 int evaluator_fd(const struct evaluator *evaluator);
 typedef int (*evaluator_record_fn)(void *ctx, const struct ptbpf_record *record);
 int evaluator_poll(struct evaluator *evaluator, evaluator_record_fn fn, void *ctx);
 
-/* On-CPU ns of a traced thread so far. 0, -ENOENT. */
+/*
+ * On-CPU ns of a live traced thread since it joined the scope, the stretch that is running included
+ * (as of a millisecond ago at most). 0, -ENOENT, -errno. An EXIT record tells the final value.
+ */
 int evaluator_oncpu(struct evaluator *evaluator, pid_t tid, uint64_t *oncpu_ns);
 
 struct evaluator_drops {
 	uint64_t records; /* thread records that did not fit into the ring buffer */
 	uint64_t wakes;
-	uint64_t threads; /* threads that did not fit into the map of traced threads */
+	uint64_t threads; /* newborn threads that the kernel had no memory to follow */
 };
 void evaluator_read_drops(struct evaluator *evaluator, struct evaluator_drops *drops);
 

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The uprobes of an evaluator: which process, where, on which of its threads. A perf uprobe works
+ * through the address space of the one thread it was opened on, and no more once that thread ended,
+ * though its process lives on; then probes_move() opens it anew on another.
+ */
+#ifndef PTBPF_RECORD_EVALUATOR_PROBES_H
+#define PTBPF_RECORD_EVALUATOR_PROBES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <bpf/libbpf.h>
+
+#include "base/vec.h"
+
+struct probe {
+	pid_t pid, tid; /* @tid: the thread it was opened on */
+	char *path;
+	uint64_t offset;
+	uint32_t trigger, attachment;
+	struct bpf_link *link; /* NULL: no thread was left to open it on */
+};
+
+struct probes {
+	const struct bpf_program *program;
+	VEC(struct probe) list;
+	uint32_t next_attachment;
+};
+
+/* 0 or -errno: is this process allowed to set uprobes? Sets none. */
+int probes_allowed(void);
+
+/*
+ * Opens a probe on the first of @tids (threads of @pid) that lives. 0; -ESRCH: none does; -errno.
+ */
+int probes_add(struct probes *probes, const struct probe *probe, const pid_t *tids, size_t n_tids,
+	       uint32_t *attachment);
+/* Does any probe hang on @tid? */
+bool probes_on_thread(const struct probes *probes, pid_t tid);
+/* Opens what hangs on @tid anew, on the first of @tids that lives. */
+void probes_move(struct probes *probes, pid_t tid, const pid_t *tids, size_t n_tids);
+/* Closes those of @pid; 0: all. */
+void probes_close(struct probes *probes, pid_t pid);
+
+#endif
