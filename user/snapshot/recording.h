@@ -65,9 +65,16 @@ struct recording_chunk {
 	uint64_t gap_ns; /* RESIZE, LOST, UNTRACED: length of the gap before it, 0 unknown */
 	uint64_t start_ns, end_ns; /* when it was recorded, as far as known; 0: unknown */
 	bool data_lost;            /* bytes are missing just before it (perf's TRUNCATED) */
-	uint8_t *data; /* heap; or NULL with file_offset into the perf.data (large recordings) */
+	bool borrowed;             /* data is not the recording's to free: see recording.mappings */
+	uint8_t *data; /* never NULL with size > 0; heap, or borrowed from a mapped file */
 	uint64_t size;
-	uint64_t file_offset;
+	uint64_t file_offset; /* of data in the perf.data it was read from, for messages; or 0 */
+};
+
+/* A file mapped for chunks that are too large to copy. The recording unmaps it. */
+struct recording_mapping {
+	void *start;
+	size_t size;
 };
 
 struct recording_cpu {
@@ -87,13 +94,15 @@ struct recording_pt {
 
 typedef VEC(struct recording_event) recording_events;
 typedef VEC(struct recording_chunk) recording_chunks;
+typedef VEC(struct recording_mapping) recording_mappings;
 
 struct recording {
 	struct clock_conv clock;
 	struct recording_cpu cpu;
 	struct recording_pt pt;
-	recording_events events; /* by time */
-	recording_chunks chunks; /* of one thread: by time */
+	recording_events events;     /* by time */
+	recording_chunks chunks;     /* of one thread: by time */
+	recording_mappings mappings; /* what borrowed chunks point into */
 };
 
 /* Deep-frees what the recording owns and leaves it empty. */
@@ -101,7 +110,12 @@ void recording_fini(struct recording *recording);
 /* Appends a copy (paths and data are taken over on success). 0, -ENOMEM. */
 int recording_add_event(struct recording *recording, const struct recording_event *event);
 int recording_add_chunk(struct recording *recording, const struct recording_chunk *chunk);
-/* Orders events by time (stable). */
-void recording_sort(struct recording *recording);
+/*
+ * Maps the whole file @fd read-only for borrowed chunks; @fd may be closed afterwards. *start is
+ * NULL for an empty file. 0 or -errno.
+ */
+int recording_map_file(struct recording *recording, int fd, uint8_t **start, uint64_t *size);
+/* Orders events by time (stable). 0, -ENOMEM (nothing changed). */
+int recording_sort(struct recording *recording);
 
 #endif
