@@ -11,19 +11,33 @@
 #include <sys/types.h>
 
 struct snapshot_directory {
-	char *part_path;  /* while writing */
+	char *part_path;  /* while writing; absolute, as final_path */
 	char *final_path; /* after directory_publish(); paths inside perf.data name it already */
-	int fd;           /* of the directory */
-	int lock_fd;      /* flock'ed while the writer lives, so that leftovers are recognised */
+	int fd; /* of the directory; flock'ed while the writer lives, so that leftovers are
+		   recognised */
+	int parent_fd;
+	uid_t owner_uid; /* (uid_t)-1: as created */
+	gid_t owner_gid;
 };
 
+/* No directory: safe to abandon and close. */
+#define SNAPSHOT_DIRECTORY_NONE                                    \
+	{                                                          \
+		.fd = -1, .parent_fd = -1, .owner_uid = (uid_t)-1, \
+	}
+
 /*
- * Creates PARENT (with its parents) and PARENT/NAME-...-SEQ.part/images. With @owner_uid >= 0 all
- * belongs to that user. 0 or -errno.
+ * Creates PARENT (with its parents) and PARENT/NAME-...-SEQ.part/images; a taken SEQ gives the next
+ * free one. Unless @owner_uid is (uid_t)-1 all that is created belongs to that user. 0 or -errno,
+ * *dir then holds nothing.
  */
 int directory_create(const char *parent, const char *name, uint64_t sequence, uid_t owner_uid,
 		     gid_t owner_gid, struct snapshot_directory *dir);
-/* fsyncs and renames .part to its final name (next free SEQ if taken). */
+/*
+ * Gives every file to the owner, fsyncs, and renames .part to its final name. If someone else has
+ * taken that name meanwhile the next free SEQ is used and final_path changed. 0 or -errno: the
+ * .part is still there and can be abandoned.
+ */
 int directory_publish(struct snapshot_directory *dir);
 /* Removes the .part and all in it (best effort) and frees @dir. NULL members are fine. */
 void directory_abandon(struct snapshot_directory *dir);
