@@ -18,7 +18,11 @@ enum branch_kind {
 	BRANCH_BEGIN, /* tracing (re)starts at @to; from = 0 */
 	BRANCH_END,   /* tracing ends before @from executes: trigger, ring taken; to = 0 */
 	BRANCH_ABORT, /* transaction abort, @from unknown */
-	BRANCH_GAP,   /* nothing decodable: class and reason; @from last known ip, @to next or 0 */
+	/*
+	 * Nothing decodable: class and reason; @from last known ip, @to next or 0. Its time is the
+	 * gap's begin; the BEGIN that follows, wherever decoding goes on, has the time of its end.
+	 */
+	BRANCH_GAP,
 };
 
 enum branch_gap {

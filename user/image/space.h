@@ -21,6 +21,7 @@ struct space_mapping {
 	uint64_t from_ns, to_ns;     /* to_ns UINT64_MAX: until the end */
 	const char *path;            /* as recorded */
 	const struct object *object; /* NULL: bytes are not to be had */
+	uint32_t id;                 /* of (file, build-id): equal for equal bytes */
 };
 
 struct space_options {
@@ -48,14 +49,20 @@ int space_fork(struct space *space, pid_t parent, pid_t child, uint64_t time_ns)
 /* Resolves files and sorts. Missing or different files are listed, not errors. */
 int space_freeze(struct space *space);
 
-/* Files that were needed but are missing, or whose build-id differs: path and reason. */
+/* Mapped files that are missing, or whose build-id differs: path and reason. By path. */
 struct space_missing {
 	const char *path;
 	const char *reason; /* "no such file", "build-id differs: file X, recorded Y", ... */
+	bool needed;        /* decoding met code of it */
 };
 size_t space_missing(const struct space *space, const struct space_missing **missing);
+/* Marks what lies at (pid, addr, time) as needed; from any thread. */
+void space_need(const struct space *space, pid_t pid, uint64_t addr, uint64_t time_ns);
 
-/* The mapping in force at (pid, addr, time); NULL without. No allocation. */
+/*
+ * The mapping in force at (pid, addr, time), or else the one nearest in time: clocks are fitted,
+ * and code runs only where it is mapped. NULL: never mapped. No allocation.
+ */
 const struct space_mapping *space_find(const struct space *space, pid_t pid, uint64_t addr,
 				       uint64_t time_ns);
 /* All mappings of @pid, by from_ns then addr. */
