@@ -26,6 +26,8 @@ DEPS_BUILD := gcc make pkg-config libc6-dev clang llvm bpftool libbpf-dev libipt
 DEPS_TEST := g++ linux-perf valgrind gdb python3 clang-format protobuf-compiler libclang-rt-14-dev \
 	util-linux procps binutils rustc
 DEPS_STAMP := $(O)/deps.stamp
+# Nothing is compiled before the packages are there, with -j too.
+DEPS_FIRST := $(if $(filter demo test,$(MAKECMDGOALS)),$(DEPS_STAMP))
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo 0)
 PKGS := libbpf libelf libdw json-c zlib
@@ -49,7 +51,7 @@ PROGRAMS := $(addprefix $(O)/programs/,$(basename $(notdir $(PROGRAM_SRCS)))) \
 all: $(O)/ptbpf ## the binary, at build/ptbpf
 
 ## --- BPF objects and skeletons ---
-$(O)/bpf/%.bpf.o: bpf/%.bpf.c
+$(O)/bpf/%.bpf.o: bpf/%.bpf.c | $(DEPS_FIRST)
 	$(call say,BPF,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__bpf__ -D__TARGET_ARCH_x86 -Wall -Wextra -Werror -Wno-unused-parameter \
@@ -101,24 +103,24 @@ TOOLS_SAN := $(TOOL_SRCS:tests/%.c=$(O)/tests-san/%)
 ## --- test programs (targets to trace), and the shared objects that they load ---
 PROGRAM_FLAGS = $(shell sed -n 's|^ \* flags: *||p;s|^// flags: *||p' $<)
 PROGRAM_DEPS = -MMD -MP -MT $@ -MF $@.d
-$(O)/programs/%: tests/programs/%.c
+$(O)/programs/%: tests/programs/%.c | $(DEPS_FIRST)
 	$(call say,PROG,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra $(PROGRAM_DEPS) $< -o $@ \
 		$(PROGRAM_FLAGS) -pthread
-$(O)/programs/%: tests/programs/%.S
+$(O)/programs/%: tests/programs/%.S | $(DEPS_FIRST)
 	$(call say,PROG,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) -g $< -o $@ $(PROGRAM_FLAGS)
-$(O)/programs/%: tests/programs/%.cc
+$(O)/programs/%: tests/programs/%.cc | $(DEPS_FIRST)
 	$(call say,PROG,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CXX) -g -O1 -Wall -Wextra $(PROGRAM_DEPS) $< -o $@ $(PROGRAM_FLAGS) -pthread
-$(O)/programs/%: tests/programs/%.rs
+$(O)/programs/%: tests/programs/%.rs | $(DEPS_FIRST)
 	$(call say,PROG,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)env -u MAKEFLAGS rustc -g -C opt-level=1 $< -o $@ $(PROGRAM_FLAGS)
-$(O)/programs/%.so: tests/programs/lib/%.c
+$(O)/programs/%.so: tests/programs/lib/%.c | $(DEPS_FIRST)
 	$(call say,PROG,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra -shared -fPIC $(PROGRAM_DEPS) $< \

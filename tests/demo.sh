@@ -13,7 +13,7 @@ show() {
 set -- "$ptbpf" --trigger sym:log_slow_request --multi-thread --format perfetto,text \
 	-o "$out" -- "$O/programs/demo"
 show "$@"
-snapshot=$("$@" 3>&1 1>&2 1>&3 | tail -n 1) # its path is all that stdout holds
+snapshot=$("$@" | tail -n 1) # after what the program itself prints
 [ -f "$snapshot/trace.pftrace" ] || { echo "the demo made no snapshot" >&2; exit 1; }
 
 # The thread that fired, its last stretch; each other thread's newest lines.
