@@ -211,6 +211,25 @@ def to_slice(s):
                  edge(s.get("begin_edge")), edge(s.get("end_edge")))
 
 
+def aux_chunks(path):
+    """[(tid, bytes)] of the AUXTRACE records of a perf.data, in order of the file."""
+    with open(path, "rb") as f:
+        data = f.read()
+    start, size = struct.unpack_from("<QQ", data, 40)  # the data section of struct perf_file_header
+    at, found = start, []
+    while at + 8 <= start + size:
+        kind, _, length = struct.unpack_from("<IHH", data, at)
+        if length < 8:
+            raise ValueError("%s: record of %d bytes at %d" % (path, length, at))
+        if kind == 71:
+            trace_size, = struct.unpack_from("<Q", data, at + 8)
+            tid, = struct.unpack_from("<I", data, at + 36)
+            found.append((tid, data[at + length:at + length + trace_size]))
+            at += trace_size
+        at += length
+    return found
+
+
 def load_json(path):
     with open(path, encoding="utf-8") as f:
         return json.load(f)
