@@ -29,7 +29,38 @@ def fire(name, symbol, args):
     return snapshot
 
 
+SCRIPT = """
+import math, json
+def render(n):
+    return json.dumps({"n": n, "list": list(range(n))})
+def work():
+    math.cbrt(2.0)
+    for i in range(3):
+        render(i)
+    math.nextafter(1.0, 2.0)
+work()
+"""
+
+
+def python():
+    """An interpreter that runs at full speed until its script calls cbrt()."""
+    script = os.path.join(lib.new_dir(), "script.py")
+    with open(script, "w") as f:
+        f.write(SCRIPT)
+    run = lib.record("--start-at", "sym:cbrt", "-t", "sym:nextafter", "--", "/usr/bin/python3",
+                     "-S", "-E", script)
+    if not lib.check("python/fires", run.code == 0 and len(run.snapshots) == 1, lib.describe(run)):
+        return
+    snapshot = lib.Snapshot(run.snapshots[0])
+    slices = snapshot.slices(snapshot.fired_tid())
+    names = [s.name for s in slices]
+    lib.check("python/ends_in_nextafter", names[-1] == "nextafter" and len(names) > 100, names[-5:])
+    lib.check("python/fast_until_cbrt", run.seconds < 60, run.seconds)
+
+
 def main():
+    with lib.case("python"):
+        python()
     with lib.case("cxa_throw/fires"):
         snapshot = fire("cxa_throw", "__cxa_throw", [])
         if snapshot:
