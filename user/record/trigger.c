@@ -124,18 +124,15 @@ static const char *find_outside(const char *text, char wanted, bool last)
 
 /*
  * Where the conditions begin (at the comma), or the end of the text. Commas in brackets belong to
- * the name. Where that finds none, what looks like a condition is one: in a glob brackets need not
- * match, or match the comparison of a condition.
+ * the name, unless a whole condition follows: in a glob brackets need not match, or match the
+ * comparison of a condition.
  */
 static const char *find_conditions(const char *text)
 {
-	const char *comma;
+	const char *const outside = find_outside(text, ',', false);
 
-	comma = find_outside(text, ',', false);
-	if (comma)
-		return comma;
-	for (comma = strchr(text, ','); comma; comma = strchr(comma + 1, ',')) {
-		if (condition_is_like(comma + 1))
+	for (const char *comma = strchr(text, ','); comma; comma = strchr(comma + 1, ',')) {
+		if (comma == outside || condition_is_like(comma + 1))
 			return comma;
 	}
 	return text + strlen(text);
