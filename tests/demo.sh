@@ -4,7 +4,7 @@
 set -eu
 O=${O:-build}
 ptbpf=$O/ptbpf
-out=$O/demo
+out=${OUT:-$O/demo}
 
 show() {
 	printf '\n\033[1m$ %s\033[0m\n' "$*" | if [ -t 1 ]; then cat; else sed 's/\x1b\[[0-9;]*m//g'; fi

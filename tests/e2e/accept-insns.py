@@ -10,7 +10,7 @@ import lib
 
 PROGRAMS = [("fixed", []), ("calls", []), ("signals", []), ("longjmps", []), ("exceptions", []),
             ("tailcalls", []), ("coroutines", []), ("jits", []), ("panics", []),
-            ("workers", ["8", "1"]), ("dlopens", ["1"])]
+            ("workers", ["8", "1"]), ("dlopens", ["1"]), ("sigtraps", [])]
 
 
 def stepped(directory):
