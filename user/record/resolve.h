@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Where a trigger leads: from a `sym:` or `addr:` trigger and one object that is mapped executable
- * to the places to probe. Pure: reads the object only. Addresses are the object's own (ELF virtual
- * addresses); the caller adds the load bias of each mapping.
+ * to the places to probe. Reads the object, and where OBJECT! is a symbolic link. Addresses are the
+ * object's own (ELF virtual addresses); the caller adds the load bias of each mapping.
  */
 #ifndef PTBPF_RECORD_RESOLVE_H
 #define PTBPF_RECORD_RESOLVE_H
@@ -43,8 +43,9 @@ bool resolve_object_wanted(const struct trigger *trigger, const char *path);
 /*
  * Appends the sites of @trigger in @object, distinct, by address; @path is how messages name it.
  * 0: at least one was added; -ENOENT: nothing here matches (another object may); -E2BIG: more than
- * RESOLVE_MAX_SITES in @sites; -EINVAL: something matches, but cannot be probed; -ENOMEM. @why is
- * filled for each but 0 and -ENOENT; @sites then holds what it held before.
+ * RESOLVE_MAX_SITES in @sites; -EINVAL: what matches cannot be probed (an offset inside an
+ * instruction, no code there, ...); -ENOMEM. @why is filled for each but 0 and -ENOENT; @sites then
+ * holds what it held before.
  */
 int resolve_object(const struct trigger *trigger, const struct object *object, const char *path,
 		   resolve_sites *sites, char *why, size_t why_size);
