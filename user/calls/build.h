@@ -8,8 +8,7 @@
 #include <sys/types.h>
 
 #include "calls/timeline.h"
-#include "image/space.h"
-#include "snapshot/recording.h"
+#include "decode/decode.h"
 
 struct build_options {
 	unsigned int workers; /* 0: one per CPU that we may use */
