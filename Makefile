@@ -51,16 +51,36 @@ PROGRAMS := $(addprefix $(O)/programs/,$(basename $(notdir $(PROGRAM_SRCS)))) \
 all: $(O)/ptbpf ## the binary, at build/ptbpf
 
 ## --- BPF objects and skeletons ---
-$(O)/bpf/%.bpf.o: bpf/%.bpf.c | $(DEPS_FIRST)
+BPF_CFLAGS := -g -O2 -target bpf -mcpu=v3 -D__bpf__ -D__TARGET_ARCH_x86 -Wall -Wextra -Werror \
+	-Wno-unused-parameter -Ivmlinux -Ibpf -MMD -MP
+define build_bpf
 	$(call say,BPF,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__bpf__ -D__TARGET_ARCH_x86 -Wall -Wextra -Werror -Wno-unused-parameter \
-		-Ivmlinux -Ibpf -MMD -MP -c $< -o $@
+	$(Q)$(CLANG) $(BPF_CFLAGS) -c $< -o $@
 	$(Q)$(LLVM_STRIP) -g $@
-
-$(O)/bpf/%.skel.h: $(O)/bpf/%.bpf.o
+endef
+define build_skeleton
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen skeleton $< name $(subst .,_,$*)_bpf > $@
+endef
+$(O)/bpf/%.bpf.o: bpf/%.bpf.c | $(DEPS_FIRST)
+	$(build_bpf)
+$(O)/bpf/%.skel.h: $(O)/bpf/%.bpf.o
+	$(build_skeleton)
+
+# A recorder that differs in one BPF program only: its trigger never fires. What it still fires on
+# did not come from BPF.
+$(O)/never/bpf/%.bpf.o: tests/bpf/never/%.bpf.c | $(DEPS_FIRST)
+	$(build_bpf)
+$(O)/never/bpf/%.skel.h: $(O)/never/bpf/%.bpf.o
+	$(build_skeleton)
+$(O)/never/evaluator.o: user/record/evaluator.c $(O)/never/bpf/trigger.skel.h | $(SKELS)
+	$(call say,CC,$@)
+	$(Q)$(CC) -I$(O)/never $(BASE_CFLAGS) -c $< -o $@
+$(O)/ptbpf-never: $(O)/never/evaluator.o \
+		$(filter-out $(O)/obj/user/record/evaluator.o,$(SRCS:%.c=$(O)/obj/%.o))
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 
 ## --- objects: the plain build in obj/, the sanitized one in san/ ---
 $(O)/obj/%.o: %.c | $(SKELS)
@@ -131,7 +151,7 @@ programs: $(PROGRAMS)
 RUN = O=$(O) T='$(T)' V=$(V) tests/run
 owner = $(if $(SUDO_UID),@chown -R $(SUDO_UID):$(SUDO_GID) $(O) 2>/dev/null || true)
 
-test: deps $(O)/ptbpf $(O)/ptbpf-san $(UNITS) $(UNITS_SAN) $(TOOLS) $(TOOLS_SAN) $(PROGRAMS) ## every test (what CI runs); T=unit/budget runs one, V=1 shows its output
+test: deps $(O)/ptbpf $(O)/ptbpf-san $(O)/ptbpf-never $(UNITS) $(UNITS_SAN) $(TOOLS) $(TOOLS_SAN) $(PROGRAMS) ## every test (what CI runs); T=unit/budget runs one, V=1 shows its output
 	$(Q)$(RUN) check unit san golden bpf e2e fuzz; s=$$?; \
 		$(if $(SUDO_UID),chown -R $(SUDO_UID):$(SUDO_GID) $(O) || true;) exit $$s
 unit: $(UNITS) $(UNITS_SAN) ## pure logic, each test linked with its declared objects only, plain and sanitized
@@ -140,7 +160,7 @@ golden: $(TOOLS) $(TOOLS_SAN) ## PT bytes or branch events in, text out
 	$(Q)$(RUN) golden
 bpf: $(UNITS) $(PROGRAMS) ## BPF programs on the running kernel
 	$(Q)$(RUN) bpf
-e2e: $(O)/ptbpf $(O)/ptbpf-san $(TOOLS) $(PROGRAMS) ## the built binary on real programs, against oracles
+e2e: $(O)/ptbpf $(O)/ptbpf-san $(O)/ptbpf-never $(TOOLS) $(PROGRAMS) ## the built binary on real programs, against oracles
 	$(Q)$(RUN) e2e
 check: ## format, layers, sizes, names
 	$(Q)$(RUN) check
@@ -177,4 +197,4 @@ help: ## this list
 
 .PHONY: all test unit golden bpf e2e check bench fuzz demo deps install clean help fmt programs check-vmlinux
 
--include $(shell find $(O)/obj $(O)/san $(O)/bpf $(O)/programs -name '*.d' 2>/dev/null)
+-include $(shell find $(O)/obj $(O)/san $(O)/bpf $(O)/never $(O)/programs -name '*.d' 2>/dev/null)
