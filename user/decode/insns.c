@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* libipt's instruction decoder: every instruction, for listings and as the other opinion. */
+#include "decode/engine.h"
+
+#include <errno.h>
+
+#include "base/mem.h"
+#include "decode/walk.h"
+
+struct insns {
+	struct walk walk;
+	struct pt_insn_decoder *decoder;
+	insn_fn fn;
+	void *ctx;
+	struct decode_thread_stats stats;
+	uint64_t loop_ip, loop_left, loop_limit;
+};
+
+static void free_decoder(struct pt_insn_decoder **decoder)
+{
+	pt_insn_free_decoder(*decoder);
+}
+
+static int follow_time(struct insns *insns)
+{
+	struct pt_image *image;
+	uint64_t tsc;
+	int err;
+
+	if (pt_insn_time(insns->decoder, &tsc, NULL, NULL) >= 0)
+		walk_set_tsc(&insns->walk, tsc);
+	err = walk_new_image(&insns->walk, &image);
+	if (!err && image && pt_insn_set_image(insns->decoder, image) < 0)
+		err = -ENOMEM;
+	return err;
+}
+
+static int take_events(struct insns *insns, int status, int *err)
+{
+	while (status >= 0 && (status & pts_event_pending) && !*err) {
+		struct pt_event event;
+
+		status = pt_insn_event(insns->decoder, &event, sizeof(event));
+		if (status < 0)
+			break;
+		if (event.has_tsc)
+			walk_set_tsc(&insns->walk, event.tsc);
+		if (event.type == ptev_overflow) {
+			insns->stats.gaps++;
+			insns->stats.error_gaps++;
+		}
+		if (insns->walk.process->epochs.len > 1)
+			*err = follow_time(insns);
+	}
+	return status;
+}
+
+/* As in blocks.c: coming back without having used trace. */
+static bool is_endless(struct insns *insns, const struct pt_insn *insn)
+{
+	if (insn->iclass != ptic_other && insn->iclass != ptic_jump && insn->iclass != ptic_call) {
+		insns->loop_ip = 0;
+		insns->loop_left = insns->loop_limit = 4096;
+		return false;
+	}
+	if (insn->ip == insns->loop_ip)
+		return true;
+	if (!--insns->loop_left) {
+		insns->loop_ip = insn->ip;
+		insns->loop_limit *= 2;
+		insns->loop_left = insns->loop_limit;
+	}
+	return false;
+}
+
+static int decode_segment(struct insns *insns, int status, int *err)
+{
+	insns->loop_left = insns->loop_limit = 4096;
+	insns->loop_ip = 0;
+	for (;;) {
+		struct pt_insn insn = { 0 };
+
+		status = take_events(insns, status, err);
+		if (status < 0 || *err)
+			return status;
+		if (status & pts_eos)
+			return 0;
+		status = pt_insn_next(insns->decoder, &insn, sizeof(insn));
+		if (status == -pte_eos)
+			return 0;
+		if (insn.iclass != ptic_error) {
+			insns->stats.instructions++;
+			*err = insns->fn(insns->ctx, insn.ip, insns->walk.time_ns);
+		}
+		if (status < 0 || *err)
+			return status;
+		if (is_endless(insns, &insn))
+			return -pte_bad_query;
+	}
+}
+
+static int synchronise(struct insns *insns, uint64_t offset)
+{
+	int status = pt_insn_sync_set(insns->decoder, offset);
+	struct pt_image *image;
+	uint64_t tsc;
+
+	if (status < 0)
+		return status;
+	if (pt_insn_time(insns->decoder, &tsc, NULL, NULL) >= 0)
+		walk_set_tsc(&insns->walk, tsc);
+	if (walk_image(&insns->walk, &image) || pt_insn_set_image(insns->decoder, image) < 0)
+		return -pte_nomem;
+	return status;
+}
+
+static int decode_chunk(struct insns *insns, const struct recording_chunk *chunk)
+{
+	scoped(free_decoder) struct pt_insn_decoder *decoder = NULL;
+	struct pt_config config;
+	uint64_t psb, offset;
+	int err;
+
+	err = walk_enter(&insns->walk, chunk, &config);
+	if (err || !chunk->size)
+		return err;
+	config.flags.variant.insn.enable_tick_events = 1;
+	decoder = pt_insn_alloc_decoder(&config);
+	if (!decoder)
+		return -ENOMEM;
+	insns->decoder = decoder;
+	psb = walk_find_psb(&insns->walk, 0);
+	while (psb != UINT64_MAX && !err) {
+		int status = synchronise(insns, psb);
+
+		if (status >= 0)
+			status = decode_segment(insns, status, &err);
+		if (status == -pte_nomem)
+			return -ENOMEM;
+		if (status >= 0)
+			break;
+		insns->stats.gaps++;
+		insns->stats.error_gaps++;
+		if (pt_insn_get_offset(decoder, &offset) < 0)
+			offset = 0;
+		psb = walk_find_psb(&insns->walk, offset > psb ? offset : psb + 1);
+	}
+	return err;
+}
+
+int engine_decode_insns(struct engine *engine, pid_t tid, insn_fn fn, void *ctx,
+			struct decode_thread_stats *stats)
+{
+	struct insns insns = { .walk = { .engine = engine }, .fn = fn, .ctx = ctx };
+	const struct recording_chunk *chunk;
+	int err = 0;
+
+	vec_for_each(chunk, &engine->recording->chunks) {
+		if (chunk->tid != tid)
+			continue;
+		insns.stats.bytes += chunk->size;
+		err = decode_chunk(&insns, chunk);
+		if (err)
+			break;
+	}
+	if (stats)
+		*stats = insns.stats;
+	return err;
+}
