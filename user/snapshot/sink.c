@@ -51,7 +51,7 @@ void sink_write(struct sink *sink, const void *data, size_t size)
 
 void sink_align(struct sink *sink, size_t alignment)
 {
-	static const uint8_t zeros[64];
+	static const uint8_t zeros[SINK_MAX_ALIGNMENT];
 
 	sink_write(sink, zeros, (size_t)(-sink->offset & (alignment - 1)));
 }

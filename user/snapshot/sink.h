@@ -16,7 +16,8 @@ struct sink {
 
 void sink_init(struct sink *sink, int fd);
 void sink_write(struct sink *sink, const void *data, size_t size);
-/* Zero bytes up to the next multiple of @alignment, a power of two up to 64. */
+/* Zero bytes up to the next multiple of @alignment, a power of two up to the maximum. */
+#define SINK_MAX_ALIGNMENT 4096
 void sink_align(struct sink *sink, size_t alignment);
 /* 0 or the first error. */
 int sink_flush(struct sink *sink);
