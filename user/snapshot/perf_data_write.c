@@ -211,25 +211,33 @@ static void put_chunk_records(struct writer *w, const struct recording_chunk *ch
 		.pid = (uint32_t)chunk->pid,
 		.tid = (uint32_t)chunk->tid,
 	};
-	const struct perf_format_aux lost = { .offset = offset, .flags = PERF_AUX_FLAG_TRUNCATED };
+	const uint64_t gap = chunk->gap_ns < chunk->start_ns ? chunk->gap_ns : 0;
+	/* An empty record where the gap begins; perf reports those that are marked. */
+	const struct perf_format_aux before = {
+		.offset = offset, .flags = chunk->data_lost ? PERF_AUX_FLAG_TRUNCATED : 0
+	};
 	const struct perf_format_aux aux = { .offset = offset, .size = padded(chunk->size) };
 
 	sink_write(&w->sink, &start, sizeof(start));
 	put_sample_id(w, chunk->pid, chunk->tid, chunk->start_ns, id);
-	if (chunk->data_lost)
-		put_aux(w, chunk, id, &lost, chunk->start_ns);
+	if (chunk->data_lost || gap)
+		put_aux(w, chunk, id, &before, chunk->start_ns - gap);
 	put_aux(w, chunk, id, &aux, chunk->end_ns);
 }
 
-static uint64_t reference_of(const struct recording_chunk *chunk)
+/* A TSC near the trace's, as perf record gives it: TSC packets lack the upper byte. */
+static uint64_t reference_of(const struct writer *w, const struct recording_chunk *chunk)
 {
-	const uint64_t gap =
-		chunk->gap_ns < PERF_REFERENCE_MAX_GAP ? chunk->gap_ns : PERF_REFERENCE_MAX_GAP;
+	const struct clock_conv *clock = &w->recording->clock;
 
-	return PERF_REFERENCE_MARK << PERF_REFERENCE_MARK_SHIFT |
-	       (uint64_t)(padded(chunk->size) - chunk->size) << PERF_REFERENCE_PADDING_SHIFT |
-	       (uint64_t)chunk->join << PERF_REFERENCE_JOIN_SHIFT |
-	       (uint64_t)chunk->data_lost << PERF_REFERENCE_DATA_LOST_SHIFT | gap;
+	return clock->mult && chunk->start_ns ? clock_ns_to_tsc(clock, chunk->start_ns) : 0;
+}
+
+static uint32_t ours_of(const struct recording_chunk *chunk)
+{
+	return PERF_OURS_MARK << PERF_OURS_MARK_SHIFT |
+	       (uint32_t)(padded(chunk->size) - chunk->size) << PERF_OURS_PADDING_SHIFT |
+	       (uint32_t)chunk->join;
 }
 
 static int put_trace(struct writer *w, const struct recording_chunk *chunk, size_t idx,
@@ -239,10 +247,11 @@ static int put_trace(struct writer *w, const struct recording_chunk *chunk, size
 		.header = header_of(PERF_FORMAT_AUXTRACE, 0, sizeof(record)),
 		.size = padded(chunk->size),
 		.offset = offset,
-		.reference = reference_of(chunk),
+		.reference = reference_of(w, chunk),
 		.idx = (uint32_t)idx,
 		.tid = (uint32_t)chunk->tid,
 		.cpu = UINT32_MAX,
+		.reserved = ours_of(chunk),
 	};
 	const struct perf_index_entry entry = { w->sink.offset, sizeof(record) };
 	const int err = vec_push(&w->index, entry);

@@ -11,7 +11,8 @@
 #include "base/mem.h"
 
 #define NAME_ALIGN 64 /* of texts in feature sections */
-#define SAMPLE_TYPE (PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_IDENTIFIER)
+/* IP: of the samples that perf makes out of the trace. The others are the records' sample_id. */
+#define SAMPLE_TYPE (PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_IDENTIFIER)
 
 uint64_t perf_pt_config(const struct recording *recording)
 {

@@ -175,14 +175,12 @@ struct perf_format_sample_id {
 };
 
 /*
- * Our AUXTRACE.reference. perf shows that number and uses it for nothing with Intel PT; perf record
- * puts a TSC there, which gets to our mark in the top 12 bits after centuries.
+ * What our AUXTRACE.reserved holds: perf writes 0 there and reads it never. (The reference is
+ * taken: perf's decoder completes the 56 bits of TSC packets from it.)
  */
-#define PERF_REFERENCE_MARK 0x5b7ull
-#define PERF_REFERENCE_MARK_SHIFT 52
-#define PERF_REFERENCE_PADDING_SHIFT 49 /* 3 bits: zero bytes appended to the trace */
-#define PERF_REFERENCE_JOIN_SHIFT 46    /* 3 bits: enum recording_join */
-#define PERF_REFERENCE_DATA_LOST_SHIFT 45
-#define PERF_REFERENCE_MAX_GAP ((1ull << 45) - 1) /* low bits: gap_ns, at most this */
+#define PERF_OURS_MARK 0x5b7fu
+#define PERF_OURS_MARK_SHIFT 16
+#define PERF_OURS_PADDING_SHIFT 8 /* zero bytes appended to the trace, up to 7 */
+#define PERF_OURS_JOIN_MASK 0xffu /* enum recording_join */
 
 #endif
