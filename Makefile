@@ -165,7 +165,7 @@ e2e: $(O)/ptbpf $(O)/ptbpf-san $(O)/ptbpf-never $(TOOLS) $(PROGRAMS) ## the buil
 check: ## format, layers, sizes, names
 	$(Q)$(RUN) check
 fuzz: ## parsers under libFuzzer for a short while
-	$(Q)$(RUN) fuzz
+	$(Q)FUZZ_SECONDS=$${FUZZ_SECONDS:-60} FUZZ_SEED=$${FUZZ_SEED:-0} $(RUN) fuzz
 bench: $(O)/ptbpf $(TOOLS) $(PROGRAMS) ## measure, side by side in one run
 	$(Q)for b in $(sort $(wildcard tests/bench/*.sh)); do O=$(O) $$b || exit 1; done
 
