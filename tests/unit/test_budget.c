@@ -308,6 +308,38 @@ TEST(activity_remembers_at_least_as_long_as_equal)
 	CHECK(better > 100); /* and it is worth having */
 }
 
+TEST(idle_threads_pay_for_a_busy_one)
+{
+	struct machine *m = machine_new(1 << 20, BALANCE_ACTIVITY, 1);
+
+	for (pid_t tid = 1; tid <= 4; tid++)
+		birth(m, tid, tid == 2 ? 16 << 20 : 1000);
+	plan(m, false);
+	CHECK_EQ(m->threads[2].ring, 256 * 1024);
+	settle(m, 200);
+	CHECK_EQ(m->threads[2].ring, 512 * 1024);
+	for (pid_t tid = 1; tid <= 4; tid++)
+		CHECK(m->threads[tid].ring + m->threads[tid].tail >= 64 * 1024);
+	machine_free(m);
+}
+
+TEST(who_wakes_up_gets_the_share_back)
+{
+	for (uint32_t seed = 1; seed <= 200; seed++) {
+		struct machine *m =
+			machine_new((256ull * 1024) << (seed % 4), BALANCE_ACTIVITY, seed);
+
+		live(m, seed);
+		for (int phase = 0; phase < 4; phase++) {
+			settle(m, 100);
+			CHECK(shortest_lookback(m, 0) >= shortest_lookback(m, share_of(m)));
+			for (size_t tid = 1; tid <= 16; tid++)
+				m->threads[tid].rate = roll(m, 2) ? (1 + roll(m, 64)) << 20 : 0;
+		}
+		machine_free(m);
+	}
+}
+
 TEST(equal_gives_every_live_thread_the_share)
 {
 	for (uint32_t seed = 1; seed <= 200; seed++) {
@@ -424,7 +456,8 @@ TEST(a_thousand_threads_share_sixty_four_rings)
 
 TEST(an_exited_thread_keeps_its_ring_until_it_is_needed_or_old)
 {
-	struct machine *m = machine_new(256 * 1024, BALANCE_ACTIVITY, 1);
+	/* by `equal` three threads have no use for the fourth ring */
+	struct machine *m = machine_new(256 * 1024, BALANCE_EQUAL, 1);
 
 	for (pid_t tid = 1; tid <= 4; tid++)
 		birth(m, tid, 64 * 1024); /* a look-back of one second */

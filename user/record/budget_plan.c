@@ -96,10 +96,10 @@ static void resize(struct budget *budget, struct budget_thread *t, uint64_t ring
 	t->changed_ns = now_ns;
 }
 
-/* Halves a ring; what that frees is shared between its tail and the room that is wanted. */
-static void halve(struct budget *budget, struct budget_thread *t, uint64_t now_ns)
+/* Shrinks a ring; a quarter of what it was at most is kept beside it. */
+static void shrink(struct budget *budget, struct budget_thread *t, uint64_t ring, uint64_t now_ns)
 {
-	const uint64_t ring = t->ring / 2, most = ring / 2, has = held(t);
+	const uint64_t most = t->ring / 4, has = held(t);
 
 	resize(budget, t, ring, has < most ? has : most, now_ns);
 }
@@ -192,7 +192,7 @@ static bool place(struct budget *budget, struct budget_thread *t, uint64_t share
 		donor = richest(budget, share, 0);
 		if (!donor)
 			break;
-		halve(budget, donor, now_ns);
+		shrink(budget, donor, donor->ring / 2, now_ns);
 	}
 	/* a smaller ring costs less than the history of those that made room for it */
 	if (room(budget) < ring && ring > BUDGET_MIN_RING)
@@ -326,28 +326,43 @@ static uint64_t equal_lookback(const struct budget *budget, uint64_t share)
 	return shortest;
 }
 
-/* Room that halving every ring above @floor with a look-back of at least @min_lookback makes. */
-static uint64_t donations(const struct budget *budget, uint64_t floor, uint64_t min_lookback)
+/* Who pays for a thread that looks back @poor_ns. */
+struct donors {
+	uint64_t floor;        /* no ring shrinks below */
+	uint64_t min_lookback; /* of a donor */
+	uint64_t poor_ns;
+};
+
+/* A donor's new size: half; a quarter, where it looks back far longer even then. */
+static uint64_t donor_ring(const struct budget_thread *t, const struct donors *donors)
+{
+	if (t->ring / 4 >= donors->floor && budget_lookback_ns(t) >= 8 * donors->poor_ns)
+		return t->ring / 4;
+	return t->ring / 2;
+}
+
+static uint64_t donations(const struct budget *budget, const struct donors *donors)
 {
 	const struct budget_thread *t;
 	uint64_t sum = 0;
 
 	vec_for_each(t, &budget->threads) {
-		if (can_change(t) && t->ring > floor && budget_lookback_ns(t) >= min_lookback)
-			sum += t->ring / 4;
+		if (can_change(t) && t->ring > donors->floor &&
+		    budget_lookback_ns(t) >= donors->min_lookback)
+			sum += t->ring - donor_ring(t, donors) - t->ring / 4;
 	}
 	return sum;
 }
 
-static void collect(struct budget *budget, uint64_t wanted, uint64_t floor, uint64_t min_lookback,
+static void collect(struct budget *budget, uint64_t wanted, const struct donors *donors,
 		    uint64_t now_ns)
 {
-	struct budget_thread *donor;
+	struct budget_thread *t;
 
-	if (room(budget) + donations(budget, floor, min_lookback) < wanted)
+	if (room(budget) + donations(budget, donors) < wanted)
 		return;
-	while (room(budget) < wanted && (donor = richest(budget, floor, min_lookback)))
-		halve(budget, donor, now_ns);
+	while (room(budget) < wanted && (t = richest(budget, donors->floor, donors->min_lookback)))
+		shrink(budget, t, donor_ring(t, donors), now_ns);
 }
 
 /* Makes room to double @t from those that can do without, and more when @t has less than its share.
@@ -357,15 +372,17 @@ static void make_room(struct budget *budget, struct budget_thread *t, uint64_t s
 {
 	const uint64_t lookback = budget_lookback_ns(t), age = 2 * lookback;
 	const bool claims = t->ring < share && lookback < equal_lookback(budget, share);
+	const struct donors idle = { BUDGET_MIN_RING, 4 * lookback, lookback };
+	const struct donors rich = { share, 0, lookback };
 
 	if (lookback > UINT64_MAX / 8)
 		return;
 	t->step = SIZE_MAX; /* is no donor of its own */
 	take_exited(budget, t->ring + held(t), now_ns > age ? now_ns - age : 0, now_ns);
-	collect(budget, t->ring, BUDGET_MIN_RING, 4 * lookback, now_ns);
+	collect(budget, t->ring, &idle, now_ns);
 	if (claims) {
 		take_exited(budget, t->ring, UINT64_MAX, now_ns);
-		collect(budget, t->ring, share, 0, now_ns);
+		collect(budget, t->ring, &rich, now_ns);
 		cut_tails(budget, t->ring);
 	}
 	t->step = 0;
