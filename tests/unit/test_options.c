@@ -138,6 +138,8 @@ TEST(help_and_version)
 	struct options o;
 
 	CHECK_EQ(PARSE(&o, "--help"), 0);
+	CHECK(o.command == COMMAND_HELP && o.help_for == 0);
+	CHECK_EQ(PARSE(&o, "--help", "record"), 0);
 	CHECK(o.command == COMMAND_HELP && o.help_for == COMMAND_RECORD);
 	CHECK_EQ(PARSE(&o, "decode", "-help"), 0);
 	CHECK(o.command == COMMAND_HELP && o.help_for == COMMAND_DECODE);

@@ -254,6 +254,7 @@ static int take_word(struct parser *parser, const char *word, bool after_dashes)
 		options->input = word;
 		return 0;
 	case COMMAND_HELP:
+		parser->named = true;
 		if (command_find(word, &options->help_for))
 			return 0;
 		log_err("no help on '%s': there is record, decode, plan and doctor", word);
@@ -369,6 +370,8 @@ int options_parse(int argc, char *const *argv, struct options *options)
 	err = parse(&parser);
 	if (!err)
 		err = check(&parser);
+	if (!err && !parser.named)
+		options->help_for = 0; /* ptbpf --help */
 	if (err == -ENOMEM)
 		log_err("out of memory");
 	return err;
