@@ -502,6 +502,42 @@ TEST(an_aux_record_that_is_truncated_cuts_the_stream_after_it)
 	unlink(path);
 }
 
+/* A hostile file must not cost more than its size is worth. */
+TEST(many_threads_without_a_start_record_are_found_quickly)
+{
+	struct recording recording = { 0 }, again;
+	uint8_t *bytes;
+	size_t size;
+
+	temporary_path();
+	for (int i = 0; i < 60000; i++) {
+		add_event(&recording, (struct recording_event){ .kind = RECORDING_COMM,
+								.time_ns = 1,
+								.pid = i / 3 + 1,
+								.tid = 60000 - i });
+		add_chunk(&recording, (struct recording_chunk){ .pid = 1, .tid = i + 1, .size = 8 },
+			  0);
+	}
+	CHECK_EQ(perf_data_write(path, &recording, "x"), 0);
+	recording_fini(&recording);
+	size = read_all(&bytes);
+	for (uint8_t *at = bytes; at < bytes + size - 8; at += 8) {
+		struct perf_event_header *header = (struct perf_event_header *)at;
+
+		if (header->type == PERF_RECORD_ITRACE_START && header->size == 40)
+			header->type = PERF_RECORD_LOST;
+	}
+	write_all(bytes, size);
+	alarm(60);
+	CHECK_EQ(perf_data_read(path, &again, &truncated, why, sizeof(why)), 0);
+	CHECK_EQ(again.chunks.len, 60000);
+	for (int i = 0; i < 60000; i++)
+		CHECK_EQ(again.chunks.data[i].pid, (60000 - again.chunks.data[i].tid) / 3 + 1);
+	recording_fini(&again);
+	free(bytes);
+	unlink(path);
+}
+
 TEST(recorded_per_cpu_is_refused)
 {
 	size_t size;

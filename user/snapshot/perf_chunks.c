@@ -70,9 +70,67 @@ static void resolve_marks(struct perf_trace *trace)
 	SORT(&trace->marks, compare_marks);
 }
 
+/* The process of each thread that the side-band names. */
+struct owner {
+	pid_t tid, pid;
+	size_t order; /* the first event of a thread tells */
+};
+
+struct owners {
+	VEC(struct owner) list;
+};
+
+static int compare_owners(const void *a, const void *b)
+{
+	const struct owner *left = a, *right = b;
+
+	if (left->tid != right->tid)
+		return left->tid < right->tid ? -1 : 1;
+	return compare(left->order, right->order);
+}
+
+static int owners_init(struct owners *owners, const struct recording *recording)
+{
+	const struct recording_event *event;
+	size_t kept = 0;
+
+	vec_for_each(event, &recording->events) {
+		const struct owner owner = { event->tid, event->pid, owners->list.len };
+
+		if (event->kind != RECORDING_EXIT && vec_push(&owners->list, owner))
+			return -ENOMEM;
+	}
+	SORT(&owners->list, compare_owners);
+	for (size_t i = 0; i < owners->list.len; i++) {
+		if (!kept || owners->list.data[i].tid != owners->list.data[kept - 1].tid)
+			owners->list.data[kept++] = owners->list.data[i];
+	}
+	owners->list.len = kept;
+	return 0;
+}
+
+/* The thread itself when nothing tells. */
+static pid_t owner_of(const struct owners *owners, pid_t tid)
+{
+	size_t low = 0, high = owners->list.len;
+
+	while (low < high) {
+		const size_t middle = low + (high - low) / 2;
+
+		if (owners->list.data[middle].tid < tid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < owners->list.len && owners->list.data[low].tid == tid ?
+		       owners->list.data[low].pid :
+		       tid;
+}
+
 /* One queue: its pieces and marks are neighbours in the sorted arrays. */
 struct queue {
 	struct recording *recording;
+	const struct owners *owners;
 	const struct perf_piece *pieces;
 	size_t n_pieces;
 	const struct perf_mark *marks;
@@ -82,18 +140,6 @@ struct queue {
 	uint64_t gap_from_ns; /* an empty AUX record says so; UINT64_MAX without */
 	bool data_lost;
 };
-
-/* The process of a thread, by the side-band; the thread itself when nothing tells. */
-static pid_t pid_of(const struct recording *recording, pid_t tid)
-{
-	const struct recording_event *event;
-
-	vec_for_each(event, &recording->events) {
-		if (event->tid == tid && event->kind != RECORDING_EXIT)
-			return event->pid;
-	}
-	return tid;
-}
 
 static void read_marks(struct queue *queue)
 {
@@ -115,7 +161,7 @@ static void read_marks(struct queue *queue)
 		}
 	}
 	if (!has_pid)
-		queue->pid = pid_of(queue->recording, queue->pieces[0].tid);
+		queue->pid = owner_of(queue->owners, queue->pieces[0].tid);
 }
 
 static struct recording_chunk chunk_of(const struct queue *queue, const struct perf_piece *piece)
@@ -305,13 +351,16 @@ static int add_queue(struct queue *queue)
 
 int perf_trace_chunks(struct perf_trace *trace, struct recording *recording)
 {
+	struct owners owners = { 0 };
 	size_t mark = 0;
-	int err = 0;
+	int err = owners_init(&owners, recording);
 
 	resolve_marks(trace);
 	SORT(&trace->pieces, compare_pieces);
 	for (size_t i = 0; !err && i < trace->pieces.len;) {
-		struct queue queue = { .recording = recording, .pieces = &trace->pieces.data[i] };
+		struct queue queue = { .recording = recording,
+				       .owners = &owners,
+				       .pieces = &trace->pieces.data[i] };
 		const uint32_t idx = queue.pieces->idx;
 
 		while (i < trace->pieces.len && trace->pieces.data[i].idx == idx)
@@ -325,5 +374,6 @@ int perf_trace_chunks(struct perf_trace *trace, struct recording *recording)
 		queue.n_marks = (size_t)(trace->marks.data + mark - queue.marks);
 		err = add_queue(&queue);
 	}
+	vec_free(&owners.list);
 	return err;
 }
