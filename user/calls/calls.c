@@ -385,6 +385,7 @@ static int on_gap(struct calls *calls, const struct branch *branch, uint64_t tim
 static void close_gaps(struct calls *calls, uint64_t time_ns)
 {
 	struct thread_timeline *out = calls->out;
+	struct gap *previous = NULL;
 
 	calls->gap_begin_ns = calls->started ? time_estimate(calls, time_ns) : time_ns;
 	for (; calls->open_gaps; calls->open_gaps--) {
@@ -392,7 +393,11 @@ static void close_gaps(struct calls *calls, uint64_t time_ns)
 
 		if (gap->begin_ns < calls->gap_begin_ns || gap->begin_ns > time_ns)
 			gap->begin_ns = calls->gap_begin_ns;
+		/* Gaps that touch do not overlap. */
 		gap->end_ns = time_ns;
+		if (previous)
+			previous->end_ns = gap->begin_ns;
+		previous = gap;
 	}
 }
 
