@@ -29,13 +29,11 @@ struct blocks {
 	bool has_held, has_gap;
 	bool any; /* an event was sent */
 	uint64_t last_ip;
-	uint64_t loop_ip, loop_left, loop_limit; /* see is_endless() */
+	uint64_t missed_ip; /* where an error says that no bytes are */
+	/* In the chunk, before libipt's last step and the one before that. */
+	uint64_t position, previous;
+	struct walk_loop loop;
 };
-
-static void free_decoder(struct pt_block_decoder **decoder)
-{
-	pt_blk_free_decoder(*decoder);
-}
 
 static uint32_t take_insns(struct blocks *blocks)
 {
@@ -245,6 +243,8 @@ static void on_event(struct blocks *blocks, const struct pt_event *event)
 {
 	if (event->has_tsc)
 		walk_set_tsc(&blocks->walk, event->tsc);
+	if (event->type == ptev_enabled)
+		walk_look_ahead(&blocks->walk, blocks->previous);
 	switch (event->type) {
 	case ptev_enabled:
 		begin(blocks, event->variant.enabled.ip);
@@ -270,34 +270,11 @@ static void on_event(struct blocks *blocks, const struct pt_event *event)
 	}
 }
 
-/*
- * Code that comes back to an address without having used any trace will do so for ever: the trace
- * does not fit the bytes. Brent's way: the address to meet again is renewed at each power of two.
- */
-static bool is_endless(struct blocks *blocks, const struct pt_block *block)
-{
-	bool uses_trace = blocks->waiting && blocks->last.class != INSN_JMP &&
-			  blocks->last.class != INSN_CALL;
-
-	if (uses_trace) {
-		blocks->loop_ip = 0;
-		blocks->loop_left = blocks->loop_limit = 64;
-		return false;
-	}
-	if (block->ip == blocks->loop_ip)
-		return true;
-	if (!--blocks->loop_left) {
-		blocks->loop_ip = block->ip;
-		blocks->loop_limit *= 2;
-		blocks->loop_left = blocks->loop_limit;
-	}
-	return false;
-}
-
 static void on_block(struct blocks *blocks, const struct pt_block *block)
 {
 	if (!blocks->enabled)
 		return;
+	blocks->missed_ip = block->ip;
 	if (blocks->starting)
 		begin(blocks, block->ip);
 	else
@@ -306,6 +283,7 @@ static void on_block(struct blocks *blocks, const struct pt_block *block)
 		return;
 	blocks->insns += block->ninsn;
 	blocks->last = insn_cache_block_end(&blocks->walk.engine->insns, block);
+	blocks->missed_ip = block->end_ip + blocks->last.length;
 	blocks->last_ip = block->end_ip;
 	switch ((enum insn_class)blocks->last.class) {
 	case INSN_JCC:
@@ -323,20 +301,18 @@ static void on_block(struct blocks *blocks, const struct pt_block *block)
 	}
 }
 
+static void mark_step(struct blocks *blocks)
+{
+	blocks->previous = blocks->position;
+	blocks->position = offset_of(blocks);
+}
+
 /* Another image where the time has come to another epoch. 0, -ENOMEM. */
 static int follow_time(struct blocks *blocks)
 {
 	struct pt_image *image;
-	uint64_t tsc;
-	int err;
+	int err = walk_new_image(&blocks->walk, &image);
 
-	if (blocks->walk.process->epochs.len == 1)
-		return 0;
-	/* Packets up to the next one that matters are read: the time after a system call is known.
-	 */
-	if (pt_blk_time(blocks->decoder, &tsc, NULL, NULL) >= 0)
-		walk_set_tsc(&blocks->walk, tsc);
-	err = walk_new_image(&blocks->walk, &image);
 	if (!err && image && pt_blk_set_image(blocks->decoder, image) < 0)
 		err = -ENOMEM;
 	return err;
@@ -348,6 +324,7 @@ static int take_events(struct blocks *blocks, int status, int *err)
 	while (status >= 0 && (status & pts_event_pending) && !*err) {
 		struct pt_event event;
 
+		mark_step(blocks);
 		status = pt_blk_event(blocks->decoder, &event, sizeof(event));
 		if (status < 0)
 			break;
@@ -362,8 +339,7 @@ static int decode_segment(struct blocks *blocks, int status, int *err)
 {
 	struct pt_block block;
 
-	blocks->loop_left = blocks->loop_limit = 64;
-	blocks->loop_ip = 0;
+	walk_loop_reset(&blocks->loop);
 	for (;;) {
 		status = take_events(blocks, status, err);
 		if (status < 0 || *err)
@@ -378,6 +354,7 @@ static int decode_segment(struct blocks *blocks, int status, int *err)
 			blocks->last_ip = block.ip;
 			return 0;
 		}
+		mark_step(blocks);
 		status = pt_blk_next(blocks->decoder, &block, sizeof(block));
 		if (status == -pte_eos) {
 			block.ninsn = 0;
@@ -389,7 +366,8 @@ static int decode_segment(struct blocks *blocks, int status, int *err)
 		*err = blocks->stream.err;
 		if (status < 0 || *err)
 			return status;
-		if (is_endless(blocks, &block))
+		if (blocks->waiting &&
+		    walk_loop_closed(&blocks->loop, blocks->last.class, blocks->last.ip))
 			return -pte_bad_query;
 	}
 }
@@ -399,9 +377,10 @@ static void note_error(struct blocks *blocks, int error)
 	enum branch_gap class = walk_gap_of_error(error);
 
 	if (class == GAP_NO_IMAGE)
-		space_need(blocks->walk.engine->space, blocks->walk.chunk->pid, blocks->last_ip,
+		space_need(blocks->walk.engine->space, blocks->walk.chunk->pid, blocks->missed_ip,
 			   blocks->walk.time_ns);
-	open_gap(blocks, class, true, offset_of(blocks));
+	open_gap(blocks, class, true, blocks->position);
+	blocks->enabled = false;
 }
 
 /* At the PSB at @offset: libipt's status. */
@@ -458,33 +437,19 @@ static void end_chunk(struct blocks *blocks)
 	blocks->enabled = false;
 }
 
-static int decode_chunk(struct blocks *blocks, const struct recording_chunk *chunk)
+/* Segment by segment. 0, -ENOMEM, fn's. */
+static int decode_segments(struct blocks *blocks)
 {
-	scoped(free_decoder) struct pt_block_decoder *decoder = NULL;
-	struct pt_config config;
-	uint64_t psb;
-	int err;
+	uint64_t psb = walk_find_psb(&blocks->walk, 0);
+	int err = 0;
 
-	err = walk_enter(&blocks->walk, chunk, &config);
-	if (err)
-		return err;
-	config.flags.variant.block.end_on_call = 1;
-	config.flags.variant.block.end_on_jump = 1;
-	config.flags.variant.block.enable_tick_events = 1;
-	join_chunk(blocks, chunk);
-	if (!chunk->size)
-		return 0;
-	decoder = pt_blk_alloc_decoder(&config);
-	if (!decoder)
-		return -ENOMEM;
-	blocks->decoder = decoder;
-	psb = walk_find_psb(&blocks->walk, 0);
 	if (psb == UINT64_MAX && !blocks->has_gap)
 		open_gap(blocks, GAP_BAD_PACKET, true, 0);
 	while (psb != UINT64_MAX && !err) {
-		int status = synchronise(blocks, psb);
-		uint64_t offset;
+		int status;
 
+		blocks->position = blocks->previous = psb;
+		status = synchronise(blocks, psb);
 		if (status >= 0)
 			status = decode_segment(blocks, status, &err);
 		if (status == -pte_nomem)
@@ -492,12 +457,31 @@ static int decode_chunk(struct blocks *blocks, const struct recording_chunk *chu
 		if (status >= 0)
 			break;
 		note_error(blocks, status);
-		offset = offset_of(blocks);
-		psb = walk_find_psb(&blocks->walk, offset > psb ? offset : psb + 1);
+		psb = walk_next_psb(&blocks->walk, psb, blocks->position);
 	}
 	if (!err)
 		end_chunk(blocks);
-	blocks->decoder = NULL;
+	return err;
+}
+
+static int decode_chunk(struct blocks *blocks, const struct recording_chunk *chunk)
+{
+	struct pt_config config;
+	int err;
+
+	err = walk_enter(&blocks->walk, chunk, &config);
+	if (!err)
+		join_chunk(blocks, chunk);
+	if (!err && chunk->size) {
+		config.flags.variant.block.end_on_call = 1;
+		config.flags.variant.block.end_on_jump = 1;
+		config.flags.variant.block.enable_tick_events = 1;
+		blocks->decoder = pt_blk_alloc_decoder(&config);
+		err = blocks->decoder ? decode_segments(blocks) : -ENOMEM;
+		pt_blk_free_decoder(blocks->decoder);
+		blocks->decoder = NULL;
+	}
+	walk_leave(&blocks->walk);
 	return err;
 }
 

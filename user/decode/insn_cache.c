@@ -19,7 +19,7 @@ void insn_cache_fini(struct insn_cache *cache)
 	cache->entries = NULL;
 }
 
-static unsigned int bits_of(enum pt_exec_mode mode)
+unsigned int mode_bits(enum pt_exec_mode mode)
 {
 	return mode == ptem_16bit ? 16 : mode == ptem_32bit ? 32 : 64;
 }
@@ -43,7 +43,7 @@ static struct block_end classify(struct insn_cache *cache, const struct pt_block
 				       block->end_ip);
 	}
 	if (size <= 0 ||
-	    insn_decode(bytes, (size_t)size, block->end_ip, bits_of(block->mode), &insn))
+	    insn_decode(bytes, (size_t)size, block->end_ip, mode_bits(block->mode), &insn))
 		return end;
 	end.class = insn.class;
 	end.length = insn.length;

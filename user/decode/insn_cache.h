@@ -22,6 +22,9 @@ struct insn_cache {
 	struct block_end *entries;
 };
 
+/* 64, 32 or 16, as insn_decode() wants it. */
+unsigned int mode_bits(enum pt_exec_mode mode);
+
 int insn_cache_init(struct insn_cache *cache, struct pt_image_section_cache *sections);
 void insn_cache_fini(struct insn_cache *cache);
 

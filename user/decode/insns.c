@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "decode/walk.h"
+#include "image/insn.h"
 
 struct insns {
 	struct walk walk;
@@ -13,23 +14,28 @@ struct insns {
 	insn_fn fn;
 	void *ctx;
 	struct decode_thread_stats stats;
-	uint64_t loop_ip, loop_left, loop_limit;
+	uint64_t position, previous; /* in the chunk, before the last steps */
+	struct walk_loop loop;
 };
 
-static void free_decoder(struct pt_insn_decoder **decoder)
+static uint64_t offset_of(const struct insns *insns)
 {
-	pt_insn_free_decoder(*decoder);
+	uint64_t offset;
+
+	return pt_insn_get_offset(insns->decoder, &offset) < 0 ? 0 : offset;
+}
+
+static void mark_step(struct insns *insns)
+{
+	insns->previous = insns->position;
+	insns->position = offset_of(insns);
 }
 
 static int follow_time(struct insns *insns)
 {
 	struct pt_image *image;
-	uint64_t tsc;
-	int err;
+	int err = walk_new_image(&insns->walk, &image);
 
-	if (pt_insn_time(insns->decoder, &tsc, NULL, NULL) >= 0)
-		walk_set_tsc(&insns->walk, tsc);
-	err = walk_new_image(&insns->walk, &image);
 	if (!err && image && pt_insn_set_image(insns->decoder, image) < 0)
 		err = -ENOMEM;
 	return err;
@@ -40,43 +46,36 @@ static int take_events(struct insns *insns, int status, int *err)
 	while (status >= 0 && (status & pts_event_pending) && !*err) {
 		struct pt_event event;
 
+		mark_step(insns);
 		status = pt_insn_event(insns->decoder, &event, sizeof(event));
 		if (status < 0)
 			break;
 		if (event.has_tsc)
 			walk_set_tsc(&insns->walk, event.tsc);
+		if (event.type == ptev_enabled)
+			walk_look_ahead(&insns->walk, insns->previous);
 		if (event.type == ptev_overflow) {
 			insns->stats.gaps++;
 			insns->stats.error_gaps++;
 		}
-		if (insns->walk.process->epochs.len > 1)
-			*err = follow_time(insns);
+		*err = follow_time(insns);
 	}
 	return status;
 }
 
-/* As in blocks.c: coming back without having used trace. */
-static bool is_endless(struct insns *insns, const struct pt_insn *insn)
+static bool is_endless(struct insns *insns, const struct pt_insn *pt_insn)
 {
-	if (insn->iclass != ptic_other && insn->iclass != ptic_jump && insn->iclass != ptic_call) {
-		insns->loop_ip = 0;
-		insns->loop_left = insns->loop_limit = 4096;
+	struct insn insn;
+
+	if (pt_insn->iclass == ptic_other ||
+	    insn_decode(pt_insn->raw, pt_insn->size, pt_insn->ip, mode_bits(pt_insn->mode), &insn))
 		return false;
-	}
-	if (insn->ip == insns->loop_ip)
-		return true;
-	if (!--insns->loop_left) {
-		insns->loop_ip = insn->ip;
-		insns->loop_limit *= 2;
-		insns->loop_left = insns->loop_limit;
-	}
-	return false;
+	return walk_loop_closed(&insns->loop, insn.class, pt_insn->ip);
 }
 
 static int decode_segment(struct insns *insns, int status, int *err)
 {
-	insns->loop_left = insns->loop_limit = 4096;
-	insns->loop_ip = 0;
+	walk_loop_reset(&insns->loop);
 	for (;;) {
 		struct pt_insn insn = { 0 };
 
@@ -85,6 +84,7 @@ static int decode_segment(struct insns *insns, int status, int *err)
 			return status;
 		if (status & pts_eos)
 			return 0;
+		mark_step(insns);
 		status = pt_insn_next(insns->decoder, &insn, sizeof(insn));
 		if (status == -pte_eos)
 			return 0;
@@ -114,25 +114,16 @@ static int synchronise(struct insns *insns, uint64_t offset)
 	return status;
 }
 
-static int decode_chunk(struct insns *insns, const struct recording_chunk *chunk)
+static int decode_segments(struct insns *insns)
 {
-	scoped(free_decoder) struct pt_insn_decoder *decoder = NULL;
-	struct pt_config config;
-	uint64_t psb, offset;
-	int err;
+	uint64_t psb = walk_find_psb(&insns->walk, 0);
+	int err = 0;
 
-	err = walk_enter(&insns->walk, chunk, &config);
-	if (err || !chunk->size)
-		return err;
-	config.flags.variant.insn.enable_tick_events = 1;
-	decoder = pt_insn_alloc_decoder(&config);
-	if (!decoder)
-		return -ENOMEM;
-	insns->decoder = decoder;
-	psb = walk_find_psb(&insns->walk, 0);
 	while (psb != UINT64_MAX && !err) {
-		int status = synchronise(insns, psb);
+		int status;
 
+		insns->position = insns->previous = psb;
+		status = synchronise(insns, psb);
 		if (status >= 0)
 			status = decode_segment(insns, status, &err);
 		if (status == -pte_nomem)
@@ -141,10 +132,25 @@ static int decode_chunk(struct insns *insns, const struct recording_chunk *chunk
 			break;
 		insns->stats.gaps++;
 		insns->stats.error_gaps++;
-		if (pt_insn_get_offset(decoder, &offset) < 0)
-			offset = 0;
-		psb = walk_find_psb(&insns->walk, offset > psb ? offset : psb + 1);
+		psb = walk_next_psb(&insns->walk, psb, insns->position);
 	}
+	return err;
+}
+
+static int decode_chunk(struct insns *insns, const struct recording_chunk *chunk)
+{
+	struct pt_config config;
+	int err;
+
+	err = walk_enter(&insns->walk, chunk, &config);
+	if (!err && chunk->size) {
+		config.flags.variant.insn.enable_tick_events = 1;
+		insns->decoder = pt_insn_alloc_decoder(&config);
+		err = insns->decoder ? decode_segments(insns) : -ENOMEM;
+		pt_insn_free_decoder(insns->decoder);
+		insns->decoder = NULL;
+	}
+	walk_leave(&insns->walk);
 	return err;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "image/insn.h"
 
 /* SDM, "Time Stamp Counter (TSC) Packet": 7 bytes. */
 #define TSC_BITS 56
@@ -32,12 +33,28 @@ static void configure(const struct recording *recording, const struct recording_
 	(void)pt_cpu_errata(&config->errata, &config->cpu);
 }
 
+/* Bytes at the chunk's end that are the beginning of a packet only: no error, and no trace. */
+static uint64_t cut_off(struct pt_packet_decoder *packets, const struct pt_config *config)
+{
+	struct pt_packet packet;
+	uint64_t offset;
+	int status;
+
+	if (pt_pkt_sync_backward(packets) < 0)
+		return 0;
+	do
+		status = pt_pkt_next(packets, &packet, sizeof(packet));
+	while (status > 0);
+	if (status != -pte_eos || pt_pkt_get_offset(packets, &offset) < 0)
+		return 0;
+	return (uint64_t)(config->end - config->begin) - offset;
+}
+
 int walk_enter(struct walk *walk, const struct recording_chunk *chunk, struct pt_config *config)
 {
 	const struct recording *recording = walk->engine->recording;
 	uint64_t near_ns = chunk->end_ns ? chunk->end_ns : chunk->start_ns;
 
-	configure(recording, chunk, config);
 	if (walk->chunk)
 		walk->base += walk->chunk->size;
 	walk->chunk = chunk;
@@ -45,7 +62,20 @@ int walk_enter(struct walk *walk, const struct recording_chunk *chunk, struct pt
 	if (near_ns && recording->clock.mult && near_ns >= recording->clock.zero)
 		walk->reference = clock_ns_to_tsc(&recording->clock, near_ns);
 	walk->epoch = 0;
+	if (chunk->size) {
+		configure(recording, chunk, config);
+		walk->packets = pt_pkt_alloc_decoder(config);
+		if (!walk->packets)
+			return -ENOMEM;
+		config->end -= cut_off(walk->packets, config);
+	}
 	return images_process(&walk->engine->images, chunk->pid, &walk->process);
+}
+
+void walk_leave(struct walk *walk)
+{
+	pt_pkt_free_decoder(walk->packets);
+	walk->packets = NULL;
 }
 
 /* The full counter nearest to the reference whose low bits are @tsc. */
@@ -85,12 +115,42 @@ int walk_image(struct walk *walk, struct pt_image **image)
 	return images_of_epoch(&walk->engine->images, walk->process, walk->epoch, image);
 }
 
+void walk_look_ahead(struct walk *walk, uint64_t offset)
+{
+	struct pt_packet packet;
+	bool enabled = false;
+
+	if (pt_pkt_sync_set(walk->packets, offset) < 0)
+		return;
+	while (pt_pkt_next(walk->packets, &packet, sizeof(packet)) > 0) {
+		switch (packet.type) {
+		case ppt_tip_pge:
+			enabled = true;
+			break;
+		case ppt_tsc:
+			if (enabled)
+				walk_set_tsc(walk, packet.payload.tsc.tsc);
+			break;
+		case ppt_tnt_8:
+		case ppt_tnt_64:
+		case ppt_tip:
+		case ppt_tip_pgd:
+		case ppt_fup:
+		case ppt_psb:
+		case ppt_ovf:
+			if (enabled)
+				return;
+			break;
+		default:
+			break;
+		}
+	}
+}
+
 int walk_new_image(struct walk *walk, struct pt_image **image)
 {
-	size_t n = walk->process->epochs.len;
-
 	*image = NULL;
-	if (walk->epoch + 1 >= n ||
+	if (walk->epoch + 1 >= walk->process->epochs.len ||
 	    walk->time_ns < walk->process->epochs.data[walk->epoch + 1].from_ns)
 		return 0;
 	return walk_image(walk, image);
@@ -107,6 +167,32 @@ uint64_t walk_find_psb(const struct walk *walk, uint64_t offset)
 		return UINT64_MAX;
 	found = memmem(chunk->data + offset, chunk->size - offset, psb, sizeof(psb));
 	return found ? (uint64_t)(found - chunk->data) : UINT64_MAX;
+}
+
+uint64_t walk_next_psb(const struct walk *walk, uint64_t psb, uint64_t position)
+{
+	return walk_find_psb(walk, position > psb ? position : psb + 1);
+}
+
+void walk_loop_reset(struct walk_loop *loop)
+{
+	*loop = (struct walk_loop){ .left = 1, .limit = 1 };
+}
+
+bool walk_loop_closed(struct walk_loop *loop, uint8_t class, uint64_t ip)
+{
+	if (class != INSN_JMP && class != INSN_CALL) {
+		walk_loop_reset(loop);
+		return false;
+	}
+	if (ip == loop->ip)
+		return true;
+	if (!--loop->left) {
+		loop->ip = ip;
+		loop->limit *= 2;
+		loop->left = loop->limit;
+	}
+	return false;
 }
 
 enum branch_gap walk_gap_of_error(int error)
