@@ -7,6 +7,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile bool cfg_multi_thread; /* new threads of traced processes become traced */
 const volatile bool cfg_follow_forks; /* new processes too */
 
+/* Puts the type into the object's BTF, where tests/unit/test_abi.c looks for it. */
+const struct ptbpf_record *const record_type;
+
 __u64 stat_record_drops; /* records that did not fit into the ring buffer */
 __u64 stat_thread_drops; /* threads that could not be given an entry */
 

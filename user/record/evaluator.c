@@ -128,23 +128,27 @@ static int list_threads(struct evaluator *evaluator, uint64_t max_age_ns)
 	return 0;
 }
 
-/* The threads to open a probe of @pid on, the main one first. The caller frees *tids. */
-static int probe_threads(struct evaluator *evaluator, pid_t pid, pid_t **tids, size_t *n)
+/* The live traced threads of @pid, the main one first. The caller frees *tids. */
+static int traced_threads(struct evaluator *evaluator, pid_t pid, pid_t **tids, size_t *n)
 {
 	const struct ptbpf_thread *thread;
 	int err;
 
+	*n = 0;
 	err = list_threads(evaluator, 0);
 	if (err)
 		return err;
 	*tids = calloc(evaluator->list.len + 1, sizeof(**tids));
 	if (!*tids)
 		return -ENOMEM;
-	(*tids)[0] = pid;
-	*n = 1;
 	vec_for_each(thread, &evaluator->list) {
-		if (thread->pid == (uint32_t)pid && thread->tid != (uint32_t)pid)
-			(*tids)[(*n)++] = (pid_t)thread->tid;
+		if (thread->pid != (uint32_t)pid)
+			continue;
+		(*tids)[(*n)++] = (pid_t)thread->tid;
+		if (thread->tid == (uint32_t)pid) {
+			(*tids)[*n - 1] = (*tids)[0];
+			(*tids)[0] = pid;
+		}
 	}
 	return 0;
 }
@@ -156,7 +160,7 @@ static void move_probes(struct evaluator *evaluator, pid_t pid, pid_t tid)
 
 	if (!probes_on_thread(&evaluator->probes, tid))
 		return;
-	if (probe_threads(evaluator, pid, &tids, &n))
+	if (traced_threads(evaluator, pid, &tids, &n))
 		return;
 	probes_move(&evaluator->probes, tid, tids, n);
 }
@@ -171,6 +175,8 @@ static int on_record(void *ctx, void *data, size_t size)
 		return 0;
 	if (record->type == PTBPF_RECORD_EXIT)
 		move_probes(evaluator, (pid_t)record->pid, (pid_t)record->tid);
+	if (record->type == PTBPF_RECORD_EXEC)
+		probes_rename(&evaluator->probes, (pid_t)record->parent_tid, (pid_t)record->tid);
 	if (!evaluator->fn)
 		return 0;
 	evaluator->fn_result = evaluator->fn(evaluator->fn_ctx, record);
@@ -377,8 +383,12 @@ int evaluator_attach(struct evaluator *evaluator, size_t trigger, pid_t pid, con
 
 	if (trigger >= PTBPF_MAX_TRIGGERS)
 		return -EINVAL;
-	err = probe_threads(evaluator, pid, &tids, &n);
-	return err ? err : probes_add(&evaluator->probes, &probe, tids, n, attachment);
+	err = traced_threads(evaluator, pid, &tids, &n);
+	if (err)
+		return err;
+	if (!n) /* none is traced yet */
+		tids[n++] = pid;
+	return probes_add(&evaluator->probes, &probe, tids, n, attachment);
 }
 
 void evaluator_detach_probes(struct evaluator *evaluator)

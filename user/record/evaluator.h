@@ -47,13 +47,18 @@ int evaluator_remove_thread(struct evaluator *evaluator, pid_t tid);
  * mount namespace the caller passes /proc/PID/root/... or /proc/PID/map_files/...) in process @pid.
  * *attachment numbers it, the same in the fires. The probe lasts as long as a traced thread of the
  * process lives: the kernel ties it to one thread, and evaluator_poll() moves it when that thread
- * ends. 0; -ESRCH: the process is gone; other -errno, silent.
+ * ends. Probing one place twice gives the same attachment and no second hit; so does a place that
+ * was probed before exec and is in the new program as well. 0; -ESRCH: the process is gone; other
+ * -errno, silent.
  */
 int evaluator_attach(struct evaluator *evaluator, size_t trigger, pid_t pid, const char *path,
 		     uint64_t offset, uint32_t *attachment);
-/* Removes every probe (all processes), leaves the thread programs on. */
+/*
+ * Removes every probe (all processes), leaves the thread programs on. The kernel waits for a grace
+ * period each: some 0.1 s a probe.
+ */
 void evaluator_detach_probes(struct evaluator *evaluator);
-/* After exec or the end of @pid its probes are closed. */
+/* Closes the probes of @pid: at its end, or when it is a target no more. */
 void evaluator_detach_process(struct evaluator *evaluator, pid_t pid);
 
 /* Shared with the kernel; also inherited by a forked stepper. Valid until evaluator_close(). */

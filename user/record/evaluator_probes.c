@@ -5,6 +5,7 @@
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -70,12 +71,43 @@ static void close_probe(struct probe *probe)
 	free(probe->path);
 }
 
+static int identify_file(struct probe *probe)
+{
+	struct stat info;
+
+	if (stat(probe->path, &info))
+		return -errno;
+	probe->device = info.st_dev;
+	probe->inode = info.st_ino;
+	return 0;
+}
+
+static bool find_same(const struct probes *probes, const struct probe *wanted, uint32_t *attachment)
+{
+	const struct probe *probe;
+
+	vec_for_each(probe, &probes->list) {
+		if (probe->pid != wanted->pid || probe->trigger != wanted->trigger ||
+		    probe->offset != wanted->offset || probe->device != wanted->device ||
+		    probe->inode != wanted->inode || !probe->link)
+			continue;
+		*attachment = probe->attachment;
+		return true;
+	}
+	return false;
+}
+
 int probes_add(struct probes *probes, const struct probe *probe, const pid_t *tids, size_t n_tids,
 	       uint32_t *attachment)
 {
 	struct probe fresh = *probe;
 	int err;
 
+	err = identify_file(&fresh);
+	if (err)
+		return err;
+	if (find_same(probes, &fresh, attachment))
+		return 0;
 	fresh.attachment = probes->next_attachment;
 	fresh.path = strdup(probe->path);
 	if (!fresh.path)
@@ -90,6 +122,16 @@ int probes_add(struct probes *probes, const struct probe *probe, const pid_t *ti
 	probes->next_attachment++;
 	*attachment = fresh.attachment;
 	return 0;
+}
+
+void probes_rename(struct probes *probes, pid_t old_tid, pid_t tid)
+{
+	struct probe *probe;
+
+	vec_for_each(probe, &probes->list) {
+		if (probe->tid == old_tid)
+			probe->tid = tid;
+	}
 }
 
 bool probes_on_thread(const struct probes *probes, pid_t tid)

@@ -19,6 +19,8 @@
 struct probe {
 	pid_t pid, tid; /* @tid: the thread it was opened on */
 	char *path;
+	dev_t device; /* of the file behind @path */
+	ino_t inode;
 	uint64_t offset;
 	uint32_t trigger, attachment;
 	struct bpf_link *link; /* NULL: no thread was left to open it on */
@@ -34,10 +36,13 @@ struct probes {
 int probes_allowed(void);
 
 /*
- * Opens a probe on the first of @tids (threads of @pid) that lives. 0; -ESRCH: none does; -errno.
+ * Opens a probe on the first of @tids (threads of @pid) that lives; one that is there already (same
+ * process, trigger, file and offset) is taken for it. 0; -ESRCH: none lives; -errno.
  */
 int probes_add(struct probes *probes, const struct probe *probe, const pid_t *tids, size_t n_tids,
 	       uint32_t *attachment);
+/* The thread that was @old_tid is @tid now: it called exec. */
+void probes_rename(struct probes *probes, pid_t old_tid, pid_t tid);
 /* Does any probe hang on @tid? */
 bool probes_on_thread(const struct probes *probes, pid_t tid);
 /* Opens what hangs on @tid anew, on the first of @tids that lives. */
