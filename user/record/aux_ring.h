@@ -21,6 +21,7 @@ struct aux_ring_header {
 	uint64_t stops;       /* of the stepper */
 	uint64_t psb_head;    /* head just after the newest complete PSB+ */
 	uint64_t write_error; /* spool: errno of the first failed write, 0 */
+	uint64_t spooled;     /* spool: bytes that the file has */
 };
 
 struct aux_ring {
