@@ -80,7 +80,10 @@ struct source_target {
 	size_t n_pids;
 };
 
-/* Trigger addresses in one process, for a source that evaluates itself (replaces the former set).
+/*
+ * Trigger addresses in one process (replaces the former set). A source that evaluates itself fires
+ * there; with BPF the soft source needs them too: it never runs past one, so that the trace can end
+ * exactly there, and takes the int3 out of forked children that are not followed.
  */
 struct source_probe {
 	uint64_t ip;

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Fires: BPF publishes them, or the stepper evaluates the triggers itself; both end the traces. */
+#include "record/soft/stepper.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#define PUBLISH_NS 5000000ull /* between claiming and publishing lie a few instructions */
+
+/* The next fire that is not handled; NULL: none. */
+static const struct ptbpf_fire *next_fire(struct stepper *stepper)
+{
+	struct ptbpf_fire_page *page = stepper->config->fires;
+	const uint64_t limit = clock_now_ns() + PUBLISH_NS;
+	uint64_t claimed;
+	size_t slot;
+
+	if (!page)
+		return NULL;
+	claimed = __atomic_load_n(&page->claimed, __ATOMIC_ACQUIRE);
+	if (claimed <= stepper->fires_seen)
+		return NULL;
+	if (claimed - stepper->fires_seen > PTBPF_MAX_FIRES)
+		stepper->fires_seen = claimed - PTBPF_MAX_FIRES;
+	slot = stepper->fires_seen % PTBPF_MAX_FIRES;
+	while (__atomic_load_n(&page->published[slot], __ATOMIC_ACQUIRE) <= stepper->fires_seen) {
+		if (clock_now_ns() > limit)
+			return NULL;
+	}
+	return &page->fires[slot];
+}
+
+bool fires_hit(struct stepper *stepper, const struct soft_thread *thread, uint64_t *ip)
+{
+	const struct ptbpf_fire_page *page = stepper->config->fires;
+	const struct ptbpf_fire *fire;
+
+	if (!page || stepper->frozen ||
+	    __atomic_load_n(&page->claimed, __ATOMIC_ACQUIRE) <= stepper->fires_seen)
+		return false;
+	fire = next_fire(stepper);
+	if (!fire || fire->tid != (uint32_t)thread->tid)
+		return false;
+	*ip = fire->ip;
+	return true;
+}
+
+static void freeze_thread(struct stepper *stepper, struct soft_thread *thread)
+{
+	const bool in_flight = thread->state == THREAD_RUNNING && thread->encoder.on;
+
+	memset(&thread->cut, 0, sizeof(thread->cut));
+	if (in_flight) {
+		/* It is somewhere in the run that began at ip: that run is not recorded. */
+		thread->drop = true;
+		thread->cut.lost_insns = 1;
+		thread->cut.error_ns = clock_now_ns() - stepper->resumed_ns;
+	}
+	record_end_at(thread, thread->ip);
+	aux_ring_flush(&thread->ring);
+	if (thread->insn_log)
+		fflush(thread->insn_log);
+}
+
+void fires_freeze(struct stepper *stepper)
+{
+	for (size_t i = 0; i < stepper->stepped.len; i++)
+		freeze_thread(stepper, stepper->stepped.data[i]);
+	stepper->frozen = true;
+}
+
+void fires_resume(struct stepper *stepper)
+{
+	stepper->frozen = false;
+	stepper->hold_all = false;
+}
+
+static void report(struct stepper *stepper, const struct ptbpf_fire *fire,
+		   const struct soft_thread *thread)
+{
+	struct source_event event = {
+		.kind = SOURCE_FIRE,
+		.pid = (pid_t)fire->pid,
+		.tid = (pid_t)fire->tid,
+		.time_ns = fire->time_ns,
+		.fire = fire->sequence,
+	};
+
+	memcpy(event.comm, fire->comm, sizeof(event.comm));
+	if (thread)
+		event.cut = thread->cut;
+	stepper->fires_seen++;
+	stepper_send(stepper, &event);
+}
+
+void fires_check(struct stepper *stepper)
+{
+	const struct ptbpf_fire *fire;
+	struct soft_thread *thread;
+
+	if (stepper->frozen || stepper->detached)
+		return;
+	fire = next_fire(stepper);
+	if (!fire)
+		return;
+	thread = thread_find(stepper, (pid_t)fire->tid);
+	/* Its own next stop ends its trace at the right place. */
+	if (thread && thread_is_traced(thread) && thread->state == THREAD_RUNNING &&
+	    thread->encoder.on)
+		return;
+	fires_freeze(stepper);
+	report(stepper, fire, thread);
+}
+
+static uint64_t argument(const struct user_regs_struct *regs, uint32_t i)
+{
+	const uint64_t args[6] = { regs->rdi, regs->rsi, regs->rdx, regs->rcx, regs->r8, regs->r9 };
+
+	return args[i % 6];
+}
+
+static bool condition_holds(const struct ptbpf_condition *condition, uint64_t value)
+{
+	const bool is_signed = condition->op & PTBPF_OP_SIGNED;
+	const int64_t a = (int64_t)value, b = (int64_t)condition->value;
+	const bool less = is_signed ? a < b : value < condition->value;
+	const bool equal = value == condition->value;
+
+	switch (condition->op & ~PTBPF_OP_SIGNED) {
+	case PTBPF_OP_EQ:
+		return equal;
+	case PTBPF_OP_NE:
+		return !equal;
+	case PTBPF_OP_LT:
+		return less;
+	case PTBPF_OP_LE:
+		return less || equal;
+	case PTBPF_OP_GT:
+		return !less && !equal;
+	default:
+		return !less;
+	}
+}
+
+void fires_read_comm(const struct soft_thread *thread, char comm[16])
+{
+	char path[64];
+	FILE *file;
+
+	memset(comm, 0, 16);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", thread->pid, thread->tid);
+	file = fopen(path, "re");
+	if (!file)
+		return;
+	if (fgets(comm, 16, file))
+		comm[strcspn(comm, "\n")] = 0;
+	fclose(file);
+}
+
+/* The thread's ids in its own pid namespace: the last numbers of NSpid and NStgid. */
+static void own_ids(const struct soft_thread *thread, uint32_t *pid, uint32_t *tid)
+{
+	char path[64], line[256];
+	FILE *file;
+
+	*pid = (uint32_t)thread->pid;
+	*tid = (uint32_t)thread->tid;
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", thread->pid, thread->tid);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file)) {
+		const char *last = strrchr(line, '\t');
+
+		if (last && !strncmp(line, "NStgid:", 7))
+			*pid = (uint32_t)strtoul(last, NULL, 10);
+		else if (last && !strncmp(line, "NSpid:", 6))
+			*tid = (uint32_t)strtoul(last, NULL, 10);
+	}
+	if (file)
+		fclose(file);
+}
+
+static bool matches_thread(const struct ptbpf_trigger *trigger, const struct soft_thread *thread)
+{
+	char comm[16];
+
+	if (trigger->flags & PTBPF_TRIGGER_HAS_TID && trigger->tid != (uint32_t)thread->tid)
+		return false;
+	if (!(trigger->flags & PTBPF_TRIGGER_HAS_COMM))
+		return true;
+	fires_read_comm(thread, comm);
+	return !memcmp(comm, trigger->comm, sizeof(comm));
+}
+
+static bool passes_rate(struct trigger_count *count, const struct ptbpf_trigger *trigger,
+			uint64_t now)
+{
+	if (!trigger->rate_ns)
+		return true;
+	if (now - count->window_ns >= trigger->rate_ns) {
+		count->window_ns = now;
+		count->in_window = 0;
+	}
+	return count->in_window++ < trigger->rate_count;
+}
+
+static uint64_t next_random(struct stepper *stepper)
+{
+	stepper->random ^= stepper->random << 13;
+	stepper->random ^= stepper->random >> 7;
+	stepper->random ^= stepper->random << 17;
+	return stepper->random;
+}
+
+/* The order of the BPF program: thread, arguments, after, every, sample, rate. */
+static bool passes(struct stepper *stepper, const struct soft_thread *thread, uint32_t index,
+		   uint64_t now)
+{
+	const struct ptbpf_trigger *trigger = &stepper->config->triggers[index];
+	struct trigger_count *count = &stepper->counts[index];
+
+	if (!matches_thread(trigger, thread))
+		return false;
+	for (uint32_t i = 0; i < trigger->n_conditions && i < PTBPF_MAX_CONDITIONS; i++) {
+		const struct ptbpf_condition *condition = &trigger->conditions[i];
+
+		if (!condition_holds(condition, argument(&thread->regs, condition->arg)))
+			return false;
+	}
+	if (++count->passed <= trigger->after)
+		return false;
+	if (trigger->every > 1 && (count->passed - trigger->after) % trigger->every)
+		return false;
+	if (trigger->flags & PTBPF_TRIGGER_HAS_SAMPLE &&
+	    next_random(stepper) % 1000000 >= trigger->sample_ppm)
+		return false;
+	return passes_rate(count, trigger, now);
+}
+
+static const struct ptbpf_fire *publish(struct stepper *stepper, const struct soft_thread *thread,
+					const struct source_probe *probe, uint64_t now)
+{
+	struct ptbpf_fire_page *page = stepper->config->fires;
+	struct ptbpf_trigger_stats *stats = &page->stats[probe->trigger];
+	const uint64_t n = page->claimed;
+	struct ptbpf_fire *fire = &page->fires[n % PTBPF_MAX_FIRES];
+
+	if (page->single && n) {
+		stats->drops++;
+		return NULL;
+	}
+	page->claimed = n + 1;
+	memset(fire, 0, sizeof(*fire));
+	fire->time_ns = now;
+	fire->ip = probe->ip;
+	for (uint32_t i = 0; i < 6; i++)
+		fire->args[i] = argument(&thread->regs, i);
+	fire->sp = thread->regs.rsp;
+	fire->hit = stats->hits;
+	fire->trigger = probe->trigger;
+	fire->attachment = probe->attachment;
+	fire->pid = (uint32_t)thread->pid;
+	fire->tid = (uint32_t)thread->tid;
+	own_ids(thread, &fire->ns_pid, &fire->ns_tid);
+	fires_read_comm(thread, fire->comm);
+	fire->sequence = n + 1;
+	stats->fires++;
+	__atomic_store_n(&page->published[n % PTBPF_MAX_FIRES], n + 1, __ATOMIC_RELEASE);
+	return fire;
+}
+
+static bool evaluate(struct stepper *stepper, struct soft_thread *thread,
+		     const struct source_probe *probe)
+{
+	struct ptbpf_fire_page *page = stepper->config->fires;
+	const uint64_t now = clock_now_ns();
+	const struct ptbpf_fire *fire;
+
+	if (probe->trigger >= stepper->config->n_triggers || !page || thread_fetch_regs(thread))
+		return false;
+	page->stats[probe->trigger].hits++;
+	if (!passes(stepper, thread, probe->trigger, now))
+		return false;
+	fire = publish(stepper, thread, probe, now);
+	if (!fire)
+		return false;
+	record_end_at(thread, thread->ip);
+	fires_freeze(stepper);
+	report(stepper, fire, thread);
+	return true;
+}
+
+bool fires_evaluate(struct stepper *stepper, struct soft_thread *thread)
+{
+	const struct soft_process *process = thread->process;
+	size_t low = 0, high = process->probes.len;
+
+	if (thread->probed || !high)
+		return false;
+	while (low < high) {
+		const size_t middle = (low + high) / 2;
+
+		if (process->probes.data[middle].ip < thread->ip)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	/* Goes on behind it when the session resumes: one hit is evaluated once. */
+	thread->probed = true;
+	for (; low < process->probes.len && process->probes.data[low].ip == thread->ip; low++) {
+		if (evaluate(stepper, thread, &process->probes.data[low]))
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The stepper's life: start, loop, end. */
+#include "record/soft/stepper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define TICK_US 4000
+#define QUANTUM_NS 1000000ull
+#define RUNAWAY_TICKS 50 /* a plan's run that does not stop; page faults may take long */
+#define ATOMIC_TICKS 3
+#define DRAIN_NS 1000000000ull
+
+/* Set by signal handlers: the only state they can reach. */
+static volatile sig_atomic_t woken, ticks;
+
+static void on_wake(int sig)
+{
+	(void)sig;
+	woken = 1;
+}
+
+static void on_tick(int sig)
+{
+	(void)sig;
+	ticks++;
+}
+
+static void on_signal(int sig, void (*handler)(int))
+{
+	struct sigaction action = { .sa_handler = handler };
+
+	sigaction(sig, &action, NULL);
+}
+
+static void set_timer(struct stepper *stepper, bool on)
+{
+	const struct itimerval timer = { { 0, on ? TICK_US : 0 }, { 0, on ? TICK_US : 0 } };
+
+	if (stepper->ticking == on)
+		return;
+	stepper->ticking = on;
+	setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+static const int own_signals[] = { SIGINT,  SIGQUIT, SIGTSTP, SIGTTOU, SIGTTIN, SIGHUP,
+				   SIGPIPE, SIGTERM, SIGIO,   SIGALRM, SIGCHLD };
+_Static_assert(ARRAY_SIZE(own_signals) == SIGNALS_OWN, "struct signals");
+
+static void signals_take(struct signals *signals)
+{
+	sigset_t none;
+
+	for (size_t i = 0; i < SIGNALS_OWN; i++)
+		sigaction(own_signals[i], NULL, &signals->actions[i]);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, NULL, &signals->mask);
+	for (size_t i = 0; i < SIGNALS_OWN; i++)
+		on_signal(own_signals[i], SIG_IGN);
+	on_signal(SIGCHLD, SIG_DFL);
+	on_signal(SIGTERM, on_wake);
+	on_signal(SIGIO, on_wake);
+	on_signal(SIGALRM, on_tick);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+void signals_restore(const struct signals *signals)
+{
+	for (size_t i = 0; i < SIGNALS_OWN; i++) {
+		struct sigaction action = signals->actions[i];
+
+		/* Handlers of the session's do not survive exec anyway, ignored ones do. */
+		if (action.sa_handler != SIG_IGN)
+			action.sa_handler = SIG_DFL;
+		sigaction(own_signals[i], &action, NULL);
+	}
+	sigprocmask(SIG_SETMASK, &signals->mask, NULL);
+}
+
+static void flush_outbox(struct stepper *stepper)
+{
+	while (stepper->outbox_sent < stepper->outbox.len) {
+		const struct source_event *event = &stepper->outbox.data[stepper->outbox_sent];
+
+		if (send(stepper->event_fd, event, sizeof(*event), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+			break;
+		stepper->outbox_sent++;
+	}
+	if (stepper->outbox_sent == stepper->outbox.len)
+		stepper->outbox.len = stepper->outbox_sent = 0;
+}
+
+void stepper_send(struct stepper *stepper, const struct source_event *event)
+{
+	if (stepper->front_gone)
+		return;
+	if (vec_push(&stepper->outbox, *event))
+		stepper->front_gone = true; /* no memory: leaving is all that is left */
+	flush_outbox(stepper);
+}
+
+void stepper_tell(struct stepper *stepper, const struct soft_thread *thread,
+		  enum source_event_kind kind)
+{
+	struct source_event event = {
+		.kind = kind,
+		.pid = thread->pid,
+		.tid = thread->tid,
+		.parent_pid = thread->parent_pid,
+		.parent_tid = thread->parent_tid,
+		.time_ns = clock_now_ns(),
+		.status = thread->exit_status,
+		.cut = thread->cut,
+	};
+
+	fires_read_comm(thread, event.comm);
+	stepper_send(stepper, &event);
+}
+
+static void hold_if_free(struct stepper *stepper, struct soft_thread *thread)
+{
+	(void)stepper;
+	if (!thread_is_traced(thread))
+		thread_kick(thread);
+}
+
+void stepper_hold_all(struct stepper *stepper)
+{
+	stepper->hold_all = true;
+	fires_freeze(stepper);
+	thread_for_each(stepper, hold_if_free);
+}
+
+/*
+ * How long an instruction takes at full speed, for the slow-down: a loop of adds, loads, stores and
+ * a branch that depends on data. Real programs are within a factor of two or three of it.
+ */
+static double calibrate(void)
+{
+	enum { ROUNDS = 200000, INSNS = 9 };
+	volatile uint64_t table[256];
+	uint64_t x = 88172645463325252ull, begin, spent;
+
+	for (size_t i = 0; i < 256; i++)
+		table[i] = i;
+	begin = clock_now_ns();
+	for (int i = 0; i < ROUNDS; i++) {
+		x ^= x << 13;
+		x ^= x >> 7;
+		table[x & 255] += x;
+	}
+	spent = clock_now_ns() - begin;
+	return (double)spent / ROUNDS / INSNS;
+}
+
+void stepper_fill_stats(const struct stepper *stepper, struct source_stats *stats)
+{
+	*stats = stepper->stats;
+	if (stats->instructions > 1000 && stepper->full_speed_ns > 0)
+		stats->slow_down = (double)stats->stepping_ns / (double)stats->instructions /
+				   stepper->full_speed_ns;
+}
+
+static void handle_status(struct stepper *stepper, pid_t tid, int status)
+{
+	struct soft_thread *thread = thread_find(stepper, tid);
+
+	if (thread) {
+		stop_handle(stepper, thread, status);
+	} else if (tid == stepper->command && !WIFSTOPPED(status)) {
+		stepper->command_status = status; /* it ran on detached */
+		stepper->command_ended = true;
+	} else {
+		births_unknown(stepper, tid, status);
+	}
+	thread = thread_find(stepper, tid);
+	if (!thread)
+		return;
+	if (!stepper->detached)
+		fires_check(stepper);
+	if (stepper->detached && thread->state == THREAD_STOPPED)
+		detach_thread(stepper, thread);
+	else if (!thread_is_traced(thread) && thread_may_go(stepper, thread))
+		thread_go(stepper, thread);
+}
+
+/* What has stopped so far; with @wait, at least one stop, a signal, or nothing left to wait for. */
+static bool collect(struct stepper *stepper, bool wait)
+{
+	for (;;) {
+		int status;
+		const pid_t tid = waitpid(-1, &status, __WALL | (wait ? 0 : WNOHANG));
+
+		if (tid > 0) {
+			handle_status(stepper, tid, status);
+			wait = false;
+			continue;
+		}
+		return tid == 0 || errno == EINTR;
+	}
+}
+
+static struct soft_thread *next_runnable(struct stepper *stepper)
+{
+	const size_t n = stepper->stepped.len;
+
+	for (size_t i = 0; i < n; i++) {
+		struct soft_thread *thread = stepper->stepped.data[(stepper->cursor + i) % n];
+
+		if (!thread_may_go(stepper, thread))
+			continue;
+		stepper->cursor = (stepper->cursor + i + 1) % n;
+		return thread;
+	}
+	return NULL;
+}
+
+static bool is_slow(const struct soft_thread *thread)
+{
+	return thread->run == RUN_SYSCALL || thread->run == RUN_LEAVE || thread->run == RUN_FREE;
+}
+
+/* Steps one thread for a while, or until it is in the kernel, held or gone. */
+static void run_quantum(struct stepper *stepper, struct soft_thread *thread)
+{
+	const uint64_t begin = clock_now_ns();
+	const pid_t tid = thread->tid;
+	uint64_t now = begin;
+	int status;
+
+	while (now - begin < QUANTUM_NS && !woken) {
+		thread_go(stepper, thread);
+		if (thread->died) {
+			handle_status(stepper, tid, thread->exit_status);
+			return;
+		}
+		if (thread->state != THREAD_RUNNING || is_slow(thread))
+			break;
+		thread->run_tick = ticks;
+		if (waitpid(tid, &status, __WALL) < 0) {
+			if (errno == EINTR)
+				break;
+			return;
+		}
+		handle_status(stepper, tid, status);
+		thread = thread_find(stepper, tid);
+		now = clock_now_ns();
+		if (!thread || !thread_is_traced(thread) || !thread_may_go(stepper, thread))
+			break;
+	}
+	stepper->stats.stepping_ns += now - begin;
+}
+
+/* Runs that should have stopped long ago are interrupted; the next stop tells where they are. */
+static void watch_runs(struct stepper *stepper)
+{
+	for (size_t i = 0; i < stepper->stepped.len; i++) {
+		struct soft_thread *thread = stepper->stepped.data[i];
+		const int since = ticks - thread->run_tick;
+
+		if (thread->state != THREAD_RUNNING)
+			continue;
+		if ((thread->run == RUN_ATOMIC && since > ATOMIC_TICKS) ||
+		    (thread->run == RUN_PLAN && since > RUNAWAY_TICKS))
+			thread_kick(thread);
+	}
+}
+
+static void tick(struct stepper *stepper)
+{
+	stepper->ticks_seen = ticks;
+	watch_runs(stepper);
+	births_adopt(stepper);
+	fires_check(stepper);
+	if (stepper->detached)
+		detach_all(stepper);
+}
+
+static void send_end(struct stepper *stepper)
+{
+	struct source_event event = { .kind = SOURCE_END, .time_ns = clock_now_ns(), .status = -1 };
+
+	if (stepper->end_sent)
+		return;
+	stepper->end_sent = true;
+	if (stepper->command) {
+		event.pid = event.tid = stepper->command;
+		event.status = stepper->command_ended ? stepper->command_status : -1;
+	}
+	stepper_send(stepper, &event);
+}
+
+static void wait_for_session(struct stepper *stepper)
+{
+	struct pollfd polled = { .fd = stepper->command_fd, .events = POLLIN };
+
+	poll(&polled, 1, 10);
+	woken = 1;
+}
+
+static bool is_over(const struct stepper *stepper)
+{
+	return !stepper->threads && (!stepper->command || stepper->command_ended);
+}
+
+static void loop(struct stepper *stepper)
+{
+	while (!(stepper->front_gone && !stepper->threads)) {
+		struct soft_thread *thread;
+
+		if (woken) {
+			woken = 0;
+			requests_serve(stepper);
+			if (stepper->front_gone || getppid() != stepper->front) {
+				stepper->front_gone = true;
+				detach_all(stepper);
+				continue;
+			}
+		}
+		flush_outbox(stepper);
+		if (ticks != stepper->ticks_seen)
+			tick(stepper);
+		thread = stepper->detached ? NULL : next_runnable(stepper);
+		/* Without ticks nothing would notice a wake-up just before waiting. */
+		set_timer(stepper, true);
+		if (thread) {
+			run_quantum(stepper, thread);
+			collect(stepper, false);
+			continue;
+		}
+		if (is_over(stepper))
+			send_end(stepper);
+		if (!collect(stepper, true))
+			wait_for_session(stepper);
+	}
+}
+
+void stepper_drain(struct stepper *stepper)
+{
+	const uint64_t limit = clock_now_ns() + DRAIN_NS;
+
+	while (stepper->threads && clock_now_ns() < limit) {
+		collect(stepper, false);
+		detach_all(stepper);
+		usleep(200);
+	}
+}
+
+/* SIGIO when the session writes or is gone; everything inherited but not needed is closed. */
+static void settle(struct stepper *stepper)
+{
+	const int low =
+		stepper->command_fd < stepper->event_fd ? stepper->command_fd : stepper->event_fd;
+	const int high = stepper->command_fd + stepper->event_fd - low;
+
+	close_range(3, (unsigned int)low - 1, 0);
+	close_range((unsigned int)low + 1, (unsigned int)high - 1, 0);
+	close_range((unsigned int)high + 1, UINT32_MAX, 0);
+	fcntl(stepper->command_fd, F_SETOWN, getpid());
+	fcntl(stepper->command_fd, F_SETFL, O_ASYNC | O_NONBLOCK);
+	prctl(PR_SET_PDEATHSIG, SIGIO);
+	prctl(PR_SET_NAME, "ptbpf-stepper");
+}
+
+static int start(struct stepper *stepper, const struct source_target *target,
+		 struct wire_reply *reply)
+{
+	int err = 0;
+
+	if (target->argv)
+		return launch_command(stepper, target->argv, reply->why, sizeof(reply->why));
+	for (size_t i = 0; i < target->n_pids && !err; i++)
+		err = attach_process(stepper, target->pids[i], reply->why, sizeof(reply->why));
+	return err;
+}
+
+int stepper_main(const struct source_config *config, const struct source_target *target,
+		 pid_t front, int command_fd, int event_fd)
+{
+	struct stepper *stepper = calloc(1, sizeof(*stepper));
+	struct wire_reply reply = { 0 };
+
+	if (!stepper)
+		return 1;
+	stepper->config = config;
+	stepper->front = front;
+	stepper->command_fd = command_fd;
+	stepper->event_fd = event_fd;
+	stepper->cpu = -1;
+	stepper->random = clock_tsc() | 1;
+	stepper->payload = calloc(1, sizeof(*stepper->payload));
+	if (!stepper->payload)
+		return 1;
+	signals_take(&stepper->signals);
+	settle(stepper);
+	stepper->full_speed_ns = calibrate();
+	if (config->fires)
+		stepper->fires_seen = 0;
+	reply.err = start(stepper, target, &reply);
+	if (reply.err)
+		detach_all(stepper);
+	if (send(command_fd, &reply, sizeof(reply), MSG_NOSIGNAL) < 0)
+		stepper->front_gone = true;
+	woken = 1;
+	loop(stepper);
+	return 0;
+}

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What a wait status means: how the run in flight ended. */
+#include "record/soft/stepper.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#ifndef TRAP_HWBKPT
+#define TRAP_HWBKPT 4
+#endif
+
+static bool is_restart(uint64_t rax)
+{
+	const int64_t value = (int64_t)rax;
+
+	return value == -512 || value == -513 || value == -514 || value == -516;
+}
+
+/* A trap that the stepper caused itself. */
+static bool is_own_trap(const siginfo_t *info)
+{
+	if (info->si_signo != SIGTRAP)
+		return false;
+	switch (info->si_code) {
+	case TRAP_TRACE:
+	case TRAP_BRKPT:
+	case TRAP_HWBKPT:
+	case SIGTRAP: /* a signal handler was entered while single-stepping */
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void step_done(struct stepper *stepper, struct soft_thread *thread, uint64_t to)
+{
+	struct code_insn *code = &thread->code;
+	uint64_t fired;
+
+	thread->probed = false;
+	if (!thread->drop && fires_hit(stepper, thread, &fired)) {
+		record_end_at(thread, thread->ip);
+		thread->ip = to;
+		return;
+	}
+	if (code->kind == CODE_LOAD_SS && to != thread->ip + code->insn.length) {
+		/* The trap came one instruction late. */
+		record_step(stepper, thread, code, thread->ip + code->insn.length);
+		thread->ip += code->insn.length;
+		if (code_at(&thread->process->code, thread->ip, thread->process->mode_32, code))
+			return;
+	}
+	if (code->kind == CODE_PUSHF)
+		traps_fix_pushf(thread);
+	if (code->insn.touches_tf && !thread_fetch_regs(thread))
+		thread->own_tf = thread->regs.eflags & 0x100;
+	if (code->insn.writes_memory)
+		thread->rseq_stale = true;
+	if (code->kind != CODE_INTERRUPT && !thread->drop) {
+		if (thread->verify)
+			blocks_verify(stepper, thread, code, to);
+		record_step(stepper, thread, code, to);
+	}
+	thread->ip = to;
+}
+
+static void syscall_done(struct stepper *stepper, struct soft_thread *thread, uint64_t to)
+{
+	thread->rseq_stale = true;
+	if (!thread_fetch_regs(thread) && is_restart(thread->regs.rax)) {
+		thread->restarting = true;
+		thread->ip = to;
+		traps_taken(thread);
+		return;
+	}
+	thread->ip = to;
+	thread->probed = false;
+	syscall_after(stepper, thread);
+}
+
+/* Back in user code after an event inside a system call, or after a restarted one ran again. */
+static void leave_done(struct stepper *stepper, struct soft_thread *thread, uint64_t to)
+{
+	if (thread->restarting) {
+		thread->restarting = false;
+		if (thread_is_traced(thread) && !thread->drop) {
+			record_begin(thread, to - 2);
+			record_log(stepper, thread, to - 2);
+			encoder_end_far(&thread->encoder);
+		}
+	}
+	syscall_done(stepper, thread, to);
+}
+
+/* The run ended by the stepper's own trap. */
+static void run_ended(struct stepper *stepper, struct soft_thread *thread, uint64_t ip)
+{
+	const bool is_breakpoint = thread->info.si_code == TRAP_HWBKPT;
+
+	switch (thread->run) {
+	case RUN_STEP:
+		if (ip == thread->ip && (is_breakpoint || thread->code.insn.is_rep_string))
+			break; /* before it executed, or between two rounds */
+		step_done(stepper, thread, ip);
+		break;
+	case RUN_PAST_REP:
+		if (ip != thread->ip)
+			step_done(stepper, thread, ip);
+		break;
+	case RUN_SYSCALL:
+		syscall_done(stepper, thread, ip);
+		break;
+	case RUN_LEAVE:
+		leave_done(stepper, thread, ip);
+		break;
+	case RUN_PLAN:
+		blocks_finish(stepper, thread, ip);
+		thread->rseq_stale = true;
+		thread->probed = false;
+		thread->ip = ip;
+		break;
+	case RUN_HANDLER:
+		thread->restarting = false;
+		thread->rseq_stale = true;
+		if (thread->info.si_code != SIGTRAP) {
+			/* No handler after all: the instruction executed. */
+			if (!code_at(&thread->process->code, thread->ip, thread->process->mode_32,
+				     &thread->code))
+				record_begin(thread, thread->ip);
+			step_done(stepper, thread, ip);
+			break;
+		}
+		traps_read_mask(thread);
+		thread->probed = false;
+		thread->ip = ip;
+		break;
+	case RUN_ATOMIC:
+		record_gap(stepper, thread, "atomic", thread->gap_from_ns);
+		/* fallthrough */
+	default:
+		thread->rseq_stale = true;
+		thread->ip = ip;
+		break;
+	}
+}
+
+/* Something else stopped it at @ip; what it executed until there still counts. */
+static void run_interrupted(struct stepper *stepper, struct soft_thread *thread, uint64_t ip)
+{
+	switch (thread->run) {
+	case RUN_STEP:
+	case RUN_PAST_REP:
+		if (ip != thread->ip)
+			step_done(stepper, thread, ip);
+		break;
+	case RUN_SYSCALL:
+	case RUN_LEAVE:
+		if (thread->exiting)
+			thread->ip = ip;
+		else if (ip != thread->ip || thread->run == RUN_SYSCALL)
+			syscall_done(stepper, thread, ip);
+		break;
+	case RUN_PLAN:
+		run_ended(stepper, thread, ip);
+		break;
+	case RUN_ATOMIC:
+		record_gap(stepper, thread, "atomic", thread->gap_from_ns);
+		thread->ip = ip;
+		break;
+	default:
+		thread->ip = ip;
+		break;
+	}
+	if (thread->verify)
+		thread->verify->planned = false;
+	/* Only the very next instruction can have been evaluated. */
+	thread->run = RUN_FREE;
+}
+
+/* A thread at full speed met a debug register: the entry, or an address of set_start(). */
+static void reached_stop(struct stepper *stepper, struct soft_thread *thread)
+{
+	struct soft_process *process = thread->process;
+
+	if (thread->ip == process->entry) {
+		process->entry = 0;
+		blocks_set_barriers(process);
+		stepper_tell(stepper, thread, SOURCE_ENTRY);
+		thread->hold_event = true;
+		return;
+	}
+	for (size_t i = 0; i < process->n_starts; i++) {
+		if (process->starts[i] != thread->ip)
+			continue;
+		process->n_starts = 0;
+		blocks_set_barriers(process);
+		thread->hold_event = true;
+		stepper_hold_all(stepper);
+		stepper_tell(stepper, thread, SOURCE_START);
+		return;
+	}
+}
+
+static void signal_stop(struct stepper *stepper, struct soft_thread *thread, int sig)
+{
+	uint64_t ip;
+
+	memset(&thread->info, 0, sizeof(thread->info));
+	if (ptrace(PTRACE_GETSIGINFO, thread->tid, 0, &thread->info))
+		thread->info.si_signo = sig;
+	if (is_own_trap(&thread->info)) {
+		if (thread->info.si_code != SIGTRAP && thread->run != RUN_SYSCALL &&
+		    thread->run != RUN_LEAVE)
+			traps_taken(thread);
+		ip = (uint64_t)thread->info.si_addr;
+		if (thread->info.si_code == SIGTRAP || thread->process->mode_32) {
+			if (thread_fetch_regs(thread))
+				return;
+			ip = thread->regs.rip;
+		}
+		if (thread->run == RUN_FREE) {
+			thread->ip = ip;
+			reached_stop(stepper, thread);
+			return;
+		}
+		run_ended(stepper, thread, ip);
+		if (!thread->own_tf || thread->info.si_code != TRAP_TRACE)
+			return;
+		thread->signal = SIGTRAP; /* the program's own single step */
+		return;
+	}
+	if (thread_fetch_regs(thread))
+		return;
+	if (thread->run == RUN_REDELIVER) {
+		/* Sent again after a system call of the stepper's: the first one's details count.
+		 */
+		thread->info = thread->trap_info;
+		thread->signal_moved = true;
+		thread->signal = sig;
+		thread->run = RUN_FREE;
+		return;
+	}
+	run_interrupted(stepper, thread, thread->regs.rip);
+	thread->signal = sig;
+	thread->signal_moved = false;
+	if (sig == SIGTRAP && thread->trap_blocked) {
+		/* The program blocks it; the kernel's mask was undone by a forced trap. */
+		thread->trap_held = true;
+		thread->trap_info = thread->info;
+		thread->signal = 0;
+	}
+}
+
+/* Is a trap of ours queued behind this stop? Then the run has not ended yet. */
+static bool trap_is_queued(const struct soft_thread *thread)
+{
+	siginfo_t infos[16];
+	struct __ptrace_peeksiginfo_args args = { .nr = 16 };
+	const long n = ptrace(PTRACE_PEEKSIGINFO, thread->tid, &args, infos);
+
+	for (long i = 0; i < n; i++) {
+		if (is_own_trap(&infos[i]))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * System calls that return EINTR when a tracer interrupts them, with no signal to handle: they are
+ * made again, so that the program sees nothing.
+ */
+static void restart_interrupted(struct soft_thread *thread)
+{
+	struct user_regs_struct *regs = &thread->regs;
+
+	if ((int64_t)regs->rax != -EINTR)
+		return;
+	switch ((long)regs->orig_rax) {
+	case 0:   /* read of an inotify descriptor */
+	case 65:  /* semop */
+	case 128: /* rt_sigtimedwait */
+	case 220: /* semtimedop */
+	case 232: /* epoll_wait */
+	case 281: /* epoll_pwait */
+	case 441: /* epoll_pwait2 */
+		regs->rax = regs->orig_rax;
+		regs->orig_rax = UINT64_MAX;
+		regs->rip -= 2;
+		thread_store_regs(thread);
+		break;
+	default:
+		break;
+	}
+}
+
+static void stop_event(struct stepper *stepper, struct soft_thread *thread, int sig)
+{
+	const bool was_kicked = thread->kicked;
+
+	thread->kicked = false;
+	if (sig != SIGTRAP) {
+		/* A group stop: it lasts until SIGCONT, which makes another event. */
+		ptrace(PTRACE_LISTEN, thread->tid, 0, 0);
+		thread_set_state(thread, THREAD_LISTENING);
+		return;
+	}
+	if (thread->newborn) {
+		births_first_stop(stepper, thread);
+		return;
+	}
+	if (thread->run != RUN_FREE && trap_is_queued(thread)) {
+		const bool steps = thread->run != RUN_PLAN && thread->run != RUN_PAST_REP &&
+				   thread->run != RUN_ATOMIC;
+
+		thread_resume(stepper, thread, steps ? PTRACE_SINGLESTEP : PTRACE_CONT, thread->run,
+			      0);
+		return;
+	}
+	if (thread_fetch_regs(thread))
+		return;
+	if (was_kicked && thread->run == RUN_FREE)
+		restart_interrupted(thread);
+	run_interrupted(stepper, thread, thread->regs.rip);
+	thread->restarting |= is_restart(thread->regs.rax) && (int64_t)thread->regs.orig_rax >= 0;
+}
+
+static void exit_stop(struct stepper *stepper, struct soft_thread *thread)
+{
+	struct soft_process *process = thread->process;
+
+	thread->exiting = true;
+	thread->in_syscall = true;
+	if (!thread_fetch_regs(thread))
+		run_interrupted(stepper, thread, thread->regs.rip);
+	record_end_at(thread, thread->ip);
+	if (--process->live)
+		return;
+	/* Its memory is still there: the last moment to read code for the snapshot. */
+	thread->hold_event = true;
+	stepper_tell(stepper, thread, SOURCE_EXITING);
+}
+
+void stop_handle(struct stepper *stepper, struct soft_thread *thread, int status)
+{
+	const int event = status >> 16;
+
+	if (WIFEXITED(status) || WIFSIGNALED(status)) {
+		births_gone(stepper, thread, status);
+		return;
+	}
+	if (!WIFSTOPPED(status))
+		return;
+	thread_set_state(thread, THREAD_STOPPED);
+	thread->regs_valid = false;
+	if (!thread->known && event != PTRACE_EVENT_STOP)
+		return;
+	switch (event) {
+	case 0:
+		signal_stop(stepper, thread, WSTOPSIG(status));
+		break;
+	case PTRACE_EVENT_FORK:
+	case PTRACE_EVENT_VFORK:
+	case PTRACE_EVENT_CLONE:
+		births_event(stepper, thread, event);
+		break;
+	case PTRACE_EVENT_EXEC:
+		births_exec(stepper, thread);
+		break;
+	case PTRACE_EVENT_EXIT:
+		exit_stop(stepper, thread);
+		break;
+	case PTRACE_EVENT_STOP:
+		stop_event(stepper, thread, WSTOPSIG(status));
+		break;
+	default:
+		thread->in_syscall = true;
+		break;
+	}
+}
