@@ -2,7 +2,7 @@
 /*
  * Any bytes as a snapshot.json; what is read can be written and is then read again.
  *
- * links: snapshot/meta snapshot/meta_read snapshot/meta_write
+ * links: snapshot/meta snapshot/meta_read snapshot/meta_write snapshot/sink
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * links: snapshot/directory snapshot/tree snapshot/recover snapshot/meta snapshot/meta_read
- * links: snapshot/meta_write
+ * links: snapshot/meta_write snapshot/sink
  */
 #include "unit.h"
 

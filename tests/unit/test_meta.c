@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * links: snapshot/meta snapshot/meta_read snapshot/meta_write
+ * links: snapshot/meta snapshot/meta_read snapshot/meta_write snapshot/sink
  */
 #include "unit.h"
 

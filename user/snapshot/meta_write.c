@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "snapshot/meta_fields.h"
+#include "snapshot/sink.h"
 
 static void put_object(json_object **object)
 {
@@ -245,25 +246,11 @@ static int add_warnings(json_object *top, const struct meta *meta)
 	return 0;
 }
 
-static int write_all(int fd, const char *text, size_t len)
-{
-	while (len) {
-		const ssize_t n = write(fd, text, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		text += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 /* A reader sees the old file or the new one, never a part. */
 static int replace_file(int dir_fd, const char *name, const char *text, size_t len)
 {
 	scoped_free char *temporary = NULL;
+	struct sink sink;
 	scoped_fd int fd = -1;
 	int err;
 
@@ -274,9 +261,10 @@ static int replace_file(int dir_fd, const char *name, const char *text, size_t l
 	fd = openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
-	err = write_all(fd, text, len);
-	if (!err)
-		err = write_all(fd, "\n", 1);
+	sink_init(&sink, fd);
+	sink_write(&sink, text, len);
+	sink_write(&sink, "\n", 1);
+	err = sink_flush(&sink);
 	if (!err && renameat(dir_fd, temporary, dir_fd, name))
 		err = -errno;
 	if (err)
