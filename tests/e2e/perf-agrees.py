@@ -1,0 +1,143 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""perf and ptbpf decode the same snapshot to the same branches and instructions, thread by thread,
+and perf has nothing to complain of. Code that is rewritten in place is left out: one image of it is
+all that a file can hold."""
+import array
+import os
+import re
+import subprocess
+
+import lib
+
+PROGRAMS = [("fixed", []), ("calls", []), ("signals", []), ("longjmps", []), ("exceptions", []),
+            ("tailcalls", []), ("coroutines", []), ("panics", []), ("throws", []),
+            ("workers", ["8", "1"]), ("many", []), ("dlopens", ["1"]), ("sigtraps", []),
+            ("processes", []), ("snapwork", [])]
+LOST = re.compile(r"\s*(Warning:|AUX data lost \d+ times out of \d+!)?\s*$")
+
+
+def perf(path, what, fields):
+    run = subprocess.run(["perf", "script", "-f", "-i", os.path.join(path, "perf.data"),
+                          "--itrace=" + what, "-F", fields], stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         env=dict(os.environ, PERF_BUILDID_DIR=lib.TMPDIR + "/buildid"))
+    return run.returncode, run.stdout.decode(errors="replace"), run.stderr.decode(errors="replace")
+
+
+def perf_branches(path):
+    code, out, err = perf(path, "b", "tid,ip,addr")
+    found = {}
+    for line in out.splitlines():
+        match = re.match(r"\s*(\d+)\s+([0-9a-f]+) => +([0-9a-f]+)$", line)
+        if match:
+            found.setdefault(int(match.group(1)), []).append((match.group(2), match.group(3)))
+    return code, found, err
+
+
+def our_branches(path):
+    run = subprocess.run([lib.O + "/tests/tools/decode_branches", os.path.join(path, "perf.data"),
+                          path], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    found, gaps = {}, []
+    for line in run.stdout.decode().splitlines():
+        fields = line.split()
+        if fields[1] == "gap":
+            gaps.append(line)
+        else:
+            found.setdefault(int(fields[0]), []).append((fields[1], fields[2]))
+    return run.returncode, found, gaps, run.stderr.decode(errors="replace")
+
+
+def perf_insns(path):
+    code, out, err = perf(path, "i1i", "tid,ip")
+    found = {}
+    for line in out.splitlines():
+        tid, ip = line.split()
+        found.setdefault(int(tid), array.array("Q")).append(int(ip, 16))
+    return code, found, err
+
+
+def our_insns(path):
+    run = lib.ptbpf("decode", "--insn", path, timeout=200)
+    found = {}
+    for line in run.out.splitlines():
+        match = re.match(r"\s*\S.*?\s(\d+)\s+[\d.+-]+:?\s+(?:0x)?([0-9a-f]+)\b", line)
+        if match:
+            found.setdefault(int(match.group(1)), array.array("Q")).append(int(match.group(2), 16))
+    return run.code, found, run.err
+
+
+def differences(perfs, ours):
+    wrong = []
+    for tid in sorted(set(perfs) | set(ours)):
+        a, b = list(perfs.get(tid, [])), list(ours.get(tid, []))
+        if a != b:
+            wrong.append("thread %d: perf has %d, we %d: %s" % (tid, len(a), len(b),
+                                                                  lib.first_difference(a, b)))
+    return "\n".join(wrong)
+
+
+def complaints(err, may_lose):
+    lines = err.splitlines()
+    return [l for l in lines if l.strip() and not (may_lose and LOST.match(l))]
+
+
+def compare(name, path, least, may_lose=False):
+    code, theirs, err = perf_branches(path)
+    ours_code, ours, gaps, ours_err = our_branches(path)
+    wrong, bad = differences(theirs, ours), complaints(err, may_lose)
+    count = sum(map(len, theirs.values()))
+    lib.check(name + "/branches", code == 0 and ours_code == 0 and not wrong and not bad and
+              count >= least, "%d branches\n%s\n%s\n%s\n%s" % (count, wrong, "\n".join(bad[:5]),
+                                                               ours_err[:500], gaps[:5]))
+    code, theirs, err = perf_insns(path)
+    ours_code, ours, ours_err = our_insns(path)
+    wrong, bad = differences(theirs, ours), complaints(err, may_lose)
+    count = sum(map(len, theirs.values()))
+    lib.check(name + "/insns", code == 0 and ours_code == 0 and not wrong and not bad and
+              count >= least, "%d instructions\n%s\n%s\n%s" % (count, wrong, "\n".join(bad[:5]),
+                                                               ours_err[:500]))
+
+
+def stepped_plainly(name, on, off):
+    """A snapshot that none of ptbpf's recording made; its instructions are known by themselves."""
+    path = lib.new_dir("plain")
+    subprocess.run([lib.O + "/tests/tools/mkrecording", path, "2", str(on), str(off),
+                    lib.program("snapwork")], check=True, stdout=subprocess.DEVNULL)
+    compare(name, path, 3000, may_lose=off != 0)
+
+
+def recorded(program, args):
+    run = lib.record("--full-execution", "--multi-thread", "--", lib.program(program), *args,
+                     timeout=200)
+    if run.code or len(run.snapshots) != 1:
+        lib.check("full/" + program, False, lib.describe(run))
+        return
+    compare("full/" + program, run.snapshots[0], 300)
+
+
+def triggered(name, program, args, *options):
+    """Rings that wrapped, were resized and were cut at a fire."""
+    run = lib.record(*options, "--multi-thread", "--", lib.program(program), *args, timeout=200)
+    if run.code or not run.snapshots:
+        lib.check("ring/" + name, False, lib.describe(run))
+        return
+    compare("ring/" + name, run.snapshots[-1], 100, may_lose=True)
+
+
+def main():
+    bodies = [("plain/whole", lambda: stepped_plainly("plain/whole", 0, 0)),
+              ("plain/gaps", lambda: stepped_plainly("plain/gaps", 150, 20))]
+    bodies += [("full/" + p, lambda p=p, a=a: recorded(p, a)) for p, a in PROGRAMS]
+    bodies += [("ring/rebalance", lambda: triggered(
+        "rebalance", "rebalance", [], "-t", "sym:trigger_here", "--buffer", "256K")),
+               ("ring/small", lambda: triggered("small", "calls", [], "--buffer", "16K"))]
+    for name, body in bodies:
+        if lib.wanted(name):
+            with lib.case(name):
+                body()
+    lib.finish()
+
+
+if __name__ == "__main__":
+    main()
