@@ -204,18 +204,17 @@ int BPF_PROG(on_exit, struct task_struct *task)
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	const __u64 now = bpf_ktime_get_ns();
 	struct ptbpf_thread *thread;
 
 	/* The idle task has pid 0. */
 	thread = prev->pid ? bpf_task_storage_get(&threads, prev, 0, 0) : NULL;
 	if (thread && thread->switched_in_ns) {
-		thread->oncpu_ns += now - thread->switched_in_ns;
+		thread->oncpu_ns += bpf_ktime_get_ns() - thread->switched_in_ns;
 		WRITE_ONCE(thread->switched_in_ns, 0);
 	}
 	thread = next->pid ? bpf_task_storage_get(&threads, next, 0, 0) : NULL;
 	if (thread)
-		WRITE_ONCE(thread->switched_in_ns, now);
+		WRITE_ONCE(thread->switched_in_ns, bpf_ktime_get_ns());
 	return 0;
 }
 

@@ -389,6 +389,25 @@ TEST(a_killed_recorder_leaves_nothing)
 	target_end(&target);
 }
 
+TEST(without_rights_it_says_so_and_nothing_else)
+{
+	const struct evaluator_config config = {};
+	struct evaluator *evaluator = NULL;
+	char text[16];
+	int err, log[2];
+
+	if (geteuid() != 0)
+		SKIP("needs root, to drop it");
+	CHECK_EQ(pipe2(log, O_NONBLOCK), 0);
+	CHECK_EQ(setresuid(65534, 65534, 65534), 0);
+	dup2(log[1], STDERR_FILENO);
+	err = evaluator_open(&config, &evaluator);
+	CHECK(err == -EPERM || err == -EACCES);
+	CHECK(!evaluator);
+	CHECK_EQ(read(log[0], text, sizeof(text)), -1); /* silent */
+	evaluator_close(NULL);
+}
+
 int main(int argc, char **argv)
 {
 	extern const struct unit_test __start_unit_tests[], __stop_unit_tests[];
