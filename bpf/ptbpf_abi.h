@@ -95,15 +95,13 @@ _Static_assert(sizeof(struct ptbpf_fire) == 128, "ABI");
  *
  * A hit that passes claims number n = fetch_add(claimed) (single-snapshot mode: compare-and-swap
  * claimed 0 -> 1 over all triggers, so exactly one wins). It takes slot n % PTBPF_MAX_FIRES by
- * setting published[slot] to PTBPF_SLOT_BUSY, writes the fire, and then stores published[slot] =
- * n + 1 (release). A reader that sees published[slot] == n + 1 (acquire), copies the fire and sees
- * the same value again has a whole fire. A reader that falls more than PTBPF_MAX_FIRES behind finds
- * larger numbers: the older fires are overwritten. A slot that is still busy when its turn comes
+ * setting published[slot] to 0, writes the fire, and then stores published[slot] = n + 1 (release).
+ * A reader that sees published[slot] == n + 1 (acquire), copies the fire and sees the same value
+ * again has a whole fire. A reader that falls more than PTBPF_MAX_FIRES behind finds larger
+ * numbers: the older fires are overwritten. A slot that is still being written when its turn comes
  * again makes the claimant drop its fire: that number never appears.
  * In single-snapshot mode a claimed word that is not 0 is the disarm.
  */
-#define PTBPF_SLOT_BUSY (~0ull)
-
 struct ptbpf_fire_page {
 	__u64 claimed;
 	__u64 single;     /* 1: the first fire disarms all triggers */

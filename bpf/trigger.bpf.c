@@ -177,9 +177,9 @@ static __always_inline bool claim(struct ptbpf_fire_page *page, __u64 *number, _
 	}
 	*slot = *number & (PTBPF_MAX_FIRES - 1);
 	seen = READ_ONCE(page->published[*slot]);
-	if (seen == PTBPF_SLOT_BUSY)
-		return false;
-	return __sync_val_compare_and_swap(&page->published[*slot], seen, PTBPF_SLOT_BUSY) == seen;
+	if (!seen && *number >= PTBPF_MAX_FIRES)
+		return false; /* the one before us in this slot still writes */
+	return __sync_val_compare_and_swap(&page->published[*slot], seen, 0) == seen;
 }
 
 static __always_inline void wake(struct ptbpf_fire_page *page, const struct ptbpf_thread *thread,

@@ -13,7 +13,8 @@
  * links: record/soft/block_alu record/soft/block_cache record/soft/block_exec
  * links: record/soft/block_mem record/soft/block_outcome record/soft/block_plan
  * links: record/soft/block_resolve record/soft/block_vec
- * links: image/insn image/insn_ops base/clock base/log base/size
+ * links: record/trigger_match record/trigger_condition
+ * links: image/insn image/insn_ops base/clock base/duration base/log base/size
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -121,29 +121,6 @@ static uint64_t argument(const struct user_regs_struct *regs, uint32_t i)
 	return args[i % 6];
 }
 
-static bool condition_holds(const struct ptbpf_condition *condition, uint64_t value)
-{
-	const bool is_signed = condition->op & PTBPF_OP_SIGNED;
-	const int64_t a = (int64_t)value, b = (int64_t)condition->value;
-	const bool less = is_signed ? a < b : value < condition->value;
-	const bool equal = value == condition->value;
-
-	switch (condition->op & ~PTBPF_OP_SIGNED) {
-	case PTBPF_OP_EQ:
-		return equal;
-	case PTBPF_OP_NE:
-		return !equal;
-	case PTBPF_OP_LT:
-		return less;
-	case PTBPF_OP_LE:
-		return less || equal;
-	case PTBPF_OP_GT:
-		return !less && !equal;
-	default:
-		return !less;
-	}
-}
-
 void fires_read_comm(const struct soft_thread *thread, char comm[16])
 {
 	char path[64];
@@ -181,30 +158,6 @@ static void own_ids(const struct soft_thread *thread, uint32_t *pid, uint32_t *t
 		fclose(file);
 }
 
-static bool matches_thread(const struct ptbpf_trigger *trigger, const struct soft_thread *thread)
-{
-	char comm[16];
-
-	if (trigger->flags & PTBPF_TRIGGER_HAS_TID && trigger->tid != (uint32_t)thread->tid)
-		return false;
-	if (!(trigger->flags & PTBPF_TRIGGER_HAS_COMM))
-		return true;
-	fires_read_comm(thread, comm);
-	return !memcmp(comm, trigger->comm, sizeof(comm));
-}
-
-static bool passes_rate(struct trigger_count *count, const struct ptbpf_trigger *trigger,
-			uint64_t now)
-{
-	if (!trigger->rate_ns)
-		return true;
-	if (now - count->window_ns >= trigger->rate_ns) {
-		count->window_ns = now;
-		count->in_window = 0;
-	}
-	return count->in_window++ < trigger->rate_count;
-}
-
 static uint64_t next_random(struct stepper *stepper)
 {
 	stepper->random ^= stepper->random << 13;
@@ -213,29 +166,24 @@ static uint64_t next_random(struct stepper *stepper)
 	return stepper->random;
 }
 
-/* The order of the BPF program: thread, arguments, after, every, sample, rate. */
 static bool passes(struct stepper *stepper, const struct soft_thread *thread, uint32_t index,
 		   uint64_t now)
 {
 	const struct ptbpf_trigger *trigger = &stepper->config->triggers[index];
-	struct trigger_count *count = &stepper->counts[index];
+	struct trigger_hit hit = {
+		.tid = (uint32_t)thread->tid,
+		.time_ns = now,
+		.random = (uint32_t)next_random(stepper),
+	};
+	char comm[16];
 
-	if (!matches_thread(trigger, thread))
-		return false;
-	for (uint32_t i = 0; i < trigger->n_conditions && i < PTBPF_MAX_CONDITIONS; i++) {
-		const struct ptbpf_condition *condition = &trigger->conditions[i];
-
-		if (!condition_holds(condition, argument(&thread->regs, condition->arg)))
-			return false;
+	for (uint32_t i = 0; i < 6; i++)
+		hit.args[i] = argument(&thread->regs, i);
+	if (trigger->flags & PTBPF_TRIGGER_HAS_COMM) {
+		fires_read_comm(thread, comm);
+		hit.comm = comm;
 	}
-	if (++count->passed <= trigger->after)
-		return false;
-	if (trigger->every > 1 && (count->passed - trigger->after) % trigger->every)
-		return false;
-	if (trigger->flags & PTBPF_TRIGGER_HAS_SAMPLE &&
-	    next_random(stepper) % 1000000 >= trigger->sample_ppm)
-		return false;
-	return passes_rate(count, trigger, now);
+	return trigger_match(&stepper->matches[index], trigger, &hit);
 }
 
 static const struct ptbpf_fire *publish(struct stepper *stepper, const struct soft_thread *thread,

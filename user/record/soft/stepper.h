@@ -24,6 +24,7 @@
 #include "record/soft/code.h"
 #include "record/soft/encoder.h"
 #include "record/soft/wire.h"
+#include "record/trigger_match.h"
 
 #define STEPPER_STARTS 3 /* addresses of set_start(); the fourth register is for the entry */
 
@@ -154,11 +155,6 @@ struct soft_thread {
 
 #define STEPPER_BUCKETS 1024u
 
-/* How often a trigger's conditions held, for after, every and rate. */
-struct trigger_count {
-	uint64_t passed, window_ns, in_window;
-};
-
 #define SIGNALS_OWN 11u
 
 struct signals {
@@ -197,7 +193,7 @@ struct stepper {
 	struct source_stats stats;
 	double full_speed_ns; /* of one instruction, calibrated */
 	uint64_t random;
-	struct trigger_count counts[PTBPF_MAX_TRIGGERS];
+	struct trigger_match matches[PTBPF_MAX_TRIGGERS]; /* with config->evaluates */
 };
 
 /* stepper.c */
