@@ -16,6 +16,7 @@
 struct agree {
 	const struct space *space;
 	pid_t pid;
+	unsigned int mode_bits;
 	VEC(uint64_t) ips; /* by the instruction decoder */
 	size_t at;
 	uint64_t cur; /* where execution stands */
@@ -61,7 +62,7 @@ static inline bool agree_step(struct agree *agree, const struct branch *branch, 
 	agree->at++;
 	size = space_read(agree->space, agree->pid, agree->cur, branch->time_ns, bytes,
 			  sizeof(bytes));
-	if (insn_decode(bytes, size, agree->cur, 64, &insn))
+	if (insn_decode(bytes, size, agree->cur, agree->mode_bits, &insn))
 		insn.length = 0;
 	agree->cur += insn.length;
 	return true;
@@ -122,11 +123,11 @@ static inline bool agree_end(struct agree *agree)
 	return !agree->failed;
 }
 
-/* Whether both decoders agree on @tid; says where not. */
+/* Whether both decoders agree on @tid, all of whose code is of @mode_bits; says where not. */
 static inline bool agree_thread(const struct recording *recording, const struct space *space,
-				pid_t pid, pid_t tid)
+				pid_t pid, pid_t tid, unsigned int mode_bits)
 {
-	struct agree agree = { .space = space, .pid = pid };
+	struct agree agree = { .space = space, .pid = pid, .mode_bits = mode_bits };
 	struct decode_thread_stats branches, insns;
 	bool same;
 	int err;

@@ -337,7 +337,7 @@ int main(int argc, char **argv)
 	printf("%" PRIu64 " bytes: %" PRIu64 " instructions, %" PRIu64 " branches, %" PRIu64
 	       " gaps, %" PRIu64 " errors\n",
 	       stats.bytes, stats.instructions, stats.branches, stats.gaps, stats.error_gaps);
-	same = agree_thread(&golden.recording, golden.space, PID, TID);
+	same = agree_thread(&golden.recording, golden.space, PID, TID, 64);
 	for (size_t i = 0; i < space_missing(golden.space, &missing); i++)
 		printf("missing%s: %s\n", missing[i].needed ? " and needed" : "",
 		       missing[i].reason);

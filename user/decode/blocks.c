@@ -328,6 +328,7 @@ static int take_events(struct blocks *blocks, int status, int *err)
 		status = pt_blk_event(blocks->decoder, &event, sizeof(event));
 		if (status < 0)
 			break;
+		walk_loop_reset(&blocks->loop);
 		on_event(blocks, &event);
 		*err = follow_time(blocks) ?: blocks->stream.err;
 	}

@@ -50,6 +50,7 @@ static int take_events(struct insns *insns, int status, int *err)
 		status = pt_insn_event(insns->decoder, &event, sizeof(event));
 		if (status < 0)
 			break;
+		walk_loop_reset(&insns->loop);
 		if (event.has_tsc)
 			walk_set_tsc(&insns->walk, event.tsc);
 		if (event.type == ptev_enabled)
