@@ -29,14 +29,11 @@ struct resolver {
 __attribute__((format(printf, 2, 3))) static int refuse(const struct resolver *resolver,
 							const char *fmt, ...)
 {
-	char detail[1024];
 	va_list args;
 
 	va_start(args, fmt);
-	vsnprintf(detail, sizeof(detail), fmt, args);
+	vsnprintf(resolver->why, resolver->why_size, fmt, args);
 	va_end(args);
-	snprintf(resolver->why, resolver->why_size, "trigger '%s': %s", resolver->trigger->spec,
-		 detail);
 	return -EINVAL;
 }
 

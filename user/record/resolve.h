@@ -44,8 +44,8 @@ bool resolve_object_wanted(const struct trigger *trigger, const char *path);
  * Appends the sites of @trigger in @object, distinct, by address; @path is how messages name it.
  * 0: at least one was added; -ENOENT: nothing here matches (another object may); -E2BIG: more than
  * RESOLVE_MAX_SITES in @sites; -EINVAL: what matches cannot be probed (an offset inside an
- * instruction, no code there, ...); -ENOMEM. @why is filled for each but 0 and -ENOENT; @sites then
- * holds what it held before.
+ * instruction, no code there, ...); -ENOMEM. @why is filled for each but 0 and -ENOENT, to follow
+ * the trigger's text; @sites then holds what it held before.
  */
 int resolve_object(const struct trigger *trigger, const struct object *object, const char *path,
 		   resolve_sites *sites, char *why, size_t why_size);
