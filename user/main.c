@@ -1,9 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <stdio.h>
+
 #include "base/exit_code.h"
 #include "base/log.h"
+#include "cmd/commands.h"
 
-int main(void)
+static enum exit_code run(const struct options *options)
 {
-	log_err("no command is built yet");
-	return EXIT_UNSUPPORTED;
+	switch (options->command) {
+	case COMMAND_RECORD:
+		return cmd_record(options);
+	case COMMAND_DECODE:
+		return cmd_decode(options);
+	case COMMAND_PLAN:
+		return cmd_plan(options);
+	case COMMAND_DOCTOR:
+		return cmd_doctor(options);
+	case COMMAND_HELP:
+		options_print_help(stdout, options->help_for);
+		break;
+	case COMMAND_VERSION:
+		printf("ptbpf %s\n", PTBPF_VERSION);
+		break;
+	}
+	return fflush(stdout) ? EXIT_FAILED : EXIT_DONE;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options;
+	enum exit_code code = EXIT_USAGE;
+
+	if (!options_parse(argc, argv, &options)) {
+		log_set_level(options.verbosity < 0 ? LOG_ERROR :
+			      options.verbosity     ? LOG_DEBUG :
+						      LOG_INFO);
+		code = run(&options);
+	}
+	options_fini(&options);
+	return code;
 }

@@ -128,6 +128,9 @@ TEST(a_program_without_dashes_and_commands_as_programs)
 	CHECK_EQ(o.command, COMMAND_DOCTOR);
 	CHECK(o.json && o.verbosity == -1);
 	options_fini(&o);
+	CHECK_EQ(PARSE(&o, "-o", "out", "decode", "snap"), 0);
+	CHECK_EQ(o.command, COMMAND_DECODE);
+	options_fini(&o);
 	CHECK_EQ(PARSE(&o, "record", "--", "run", "--", "x"), 0);
 	CHECK_STR(o.argv[1], "--");
 	options_fini(&o);

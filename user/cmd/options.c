@@ -2,6 +2,7 @@
 #include "cmd/options.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,10 +26,10 @@ struct parser {
 	int argc, at;
 	char *const *argv;
 	struct options *options;
-	bool named;    /* the command was named, or can no longer be */
-	bool run;      /* magic-trace: run COMMAND -- ARGS */
-	bool attach;   /* magic-trace: attach -pid */
-	bool specific; /* an option came that belongs to some commands only */
+	bool named;           /* the command was named, or can no longer be */
+	bool run;             /* magic-trace: run COMMAND -- ARGS */
+	bool attach;          /* magic-trace: attach -pid */
+	unsigned int allowed; /* commands that all options so far belong to */
 };
 
 const char *command_name(enum command command)
@@ -133,8 +134,7 @@ static int apply(struct parser *parser, const struct option_spec *spec, const ch
 		}
 		value = parser->argv[++parser->at];
 	}
-	if (!(spec->commands & COMMAND_HELP))
-		parser->specific = true;
+	parser->allowed &= spec->commands;
 	return spec->set(parser->options, shown, value);
 }
 
@@ -269,10 +269,10 @@ static bool take_command(struct parser *parser, const char *word)
 {
 	enum command command;
 
-	if (parser->named || parser->specific || !command_find(word, &command))
+	if (parser->named || !command_find(word, &command))
 		return false;
-	if (parser->options->command == COMMAND_HELP)
-		return false; /* ptbpf --help decode */
+	if (parser->options->command == COMMAND_HELP || !(parser->allowed & command))
+		return false; /* ptbpf --help decode; ptbpf -t f decode: a program of that name */
 	parser->options->command = command;
 	parser->named = true;
 	parser->run = !strcmp(word, "run");
@@ -363,7 +363,9 @@ static int parse(struct parser *parser)
 
 int options_parse(int argc, char *const *argv, struct options *options)
 {
-	struct parser parser = { .argc = argc, .argv = argv, .options = options };
+	struct parser parser = {
+		.argc = argc, .argv = argv, .options = options, .allowed = UINT_MAX
+	};
 	int err;
 
 	*options = (struct options){ .command = COMMAND_RECORD, .max_snapshots = 1 };
