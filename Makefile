@@ -187,6 +187,7 @@ fmt: ## format every source file in place
 
 install: $(O)/ptbpf ## into $(DESTDIR)$(PREFIX)
 	$(Q)install -D -m 755 $(O)/ptbpf $(DESTDIR)$(PREFIX)/bin/ptbpf
+	$(Q)install -D -m 644 docs/ptbpf.1 $(DESTDIR)$(PREFIX)/share/man/man1/ptbpf.1
 
 clean: ## remove $(O)
 	$(Q)rm -rf $(O)
