@@ -441,11 +441,17 @@ static void fill_clobbers(const struct source *source, struct insn_ops *ops)
 		ops->clobbers_flags =
 			STATUS_FLAGS & (insn->cpu_flags->modified | insn->cpu_flags->set_0 |
 					insn->cpu_flags->set_1 | insn->cpu_flags->undefined);
+	if (insn->meta.category == ZYDIS_CATEGORY_STRINGOP)
+		ops->clobbers_gpr = 1u << 1 | 1u << 6 | 1u << 7; /* RCX RSI RDI, not in operands */
 	if (insn->meta.category == ZYDIS_CATEGORY_XSAVE ||
 	    insn->meta.category == ZYDIS_CATEGORY_XSAVEOPT ||
 	    insn->mnemonic == ZYDIS_MNEMONIC_FXRSTOR ||
 	    insn->mnemonic == ZYDIS_MNEMONIC_FXRSTOR64 || insn->mnemonic == ZYDIS_MNEMONIC_VZEROALL)
 		ops->clobbers_vec = UINT64_MAX;
+	/* A register bit number reaches beyond the memory operand. */
+	if (insn->meta.category == ZYDIS_CATEGORY_BITBYTE &&
+	    source->operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER)
+		ops->memory = INSN_MEMORY_ANYWHERE;
 	if (insn->meta.category == ZYDIS_CATEGORY_CLZERO ||
 	    insn->meta.category == ZYDIS_CATEGORY_MOVDIR ||
 	    insn->meta.category == ZYDIS_CATEGORY_ENQCMD || insn->mnemonic == ZYDIS_MNEMONIC_POP)

@@ -346,7 +346,13 @@ static void exec_cmpxchg(struct block_state *state, struct block_mem *mem,
 	} else if (state->flags & BLOCK_ZF) {
 		write_operand(state, mem, ops, &ops->dst, src);
 	} else {
-		write_operand(state, mem, ops, &ops->dst, dst);
+		/* The destination is rewritten, but a register's upper half may not be zeroed. */
+		if (ops->dst.kind == INSN_OPERAND_MEM) {
+			write_operand(state, mem, ops, &ops->dst, dst);
+		} else if (size == 4) {
+			state->known[ops->dst.reg] &= UINT32_MAX | ~state->gpr[ops->dst.reg];
+			state->gpr[ops->dst.reg] &= state->known[ops->dst.reg];
+		}
 		block_write_gpr(state, RAX, size, 0, dst);
 	}
 }

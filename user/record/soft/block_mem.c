@@ -41,6 +41,7 @@ struct block_mem {
 	VEC(struct block_region) regions; /* sorted, disjoint */
 	VEC(struct undo) log;
 	VEC(struct saved_page) saved;
+	VEC(uint64_t) watched;
 	const struct block_reader *reader;
 	bool exclusive;
 	bool is_full;        /* a page had no place: all others are unknown */
@@ -68,6 +69,7 @@ void block_mem_free(struct block_mem *mem)
 	vec_free(&mem->regions);
 	vec_free(&mem->log);
 	vec_free(&mem->saved);
+	vec_free(&mem->watched);
 	free(mem);
 }
 
@@ -292,14 +294,9 @@ struct block_value block_mem_load(struct block_mem *mem, uint64_t addr, unsigned
 struct block_value block_mem_load_return(struct block_mem *mem, uint64_t addr)
 {
 	struct block_value value = block_mem_load(mem, addr, 8);
-	unsigned int word = addr % PAGE / 8;
-	struct page *page;
 	uint64_t now;
 
-	if (value.known == UINT64_MAX || addr % 8)
-		return value;
-	page = find_page(mem, addr);
-	if (!page || page->untouched[word] != 0xff)
+	if (value.known == UINT64_MAX || !block_mem_is_untouched(mem, addr))
 		return value;
 	if (mem->reader->memory(mem->reader->ctx, addr, &now, 8) != 8)
 		return value;
@@ -443,20 +440,48 @@ void block_mem_undo(struct block_mem *mem, size_t mark)
 	}
 }
 
-bool block_mem_matches(struct block_mem *mem, const struct block_reader *reader)
+int block_mem_watch(struct block_mem *mem)
 {
+	size_t n = 0;
+
+	mem->watched.len = 0;
 	for (size_t i = 0; i < mem->log.len; i++) {
 		const struct undo *undo = &mem->log.data[i];
-		const struct page *page = &mem->pages[undo->page % MAX_PAGES];
-		uint64_t now, bits;
 
 		if (undo->page == UINT16_MAX || undo->word == WHOLE_PAGE)
 			continue;
-		bits = page->generation == mem->generation ? spread(page->known[undo->word]) : 0;
-		if (bits &&
-		    (reader->memory(reader->ctx, page->addr + 8ull * undo->word, &now, 8) != 8 ||
-		     ((now ^ page->data[undo->word]) & bits)))
+		if (vec_push(&mem->watched, mem->pages[undo->page].addr + 8ull * undo->word))
+			return -ENOMEM;
+	}
+	if (!mem->watched.len)
+		return 0;
+	qsort(mem->watched.data, mem->watched.len, sizeof(uint64_t), compare_u64);
+	for (size_t i = 1; i < mem->watched.len; i++) {
+		if (mem->watched.data[i] != mem->watched.data[n])
+			mem->watched.data[++n] = mem->watched.data[i];
+	}
+	mem->watched.len = n + 1;
+	return 0;
+}
+
+bool block_mem_matches(struct block_mem *mem, const struct block_reader *reader)
+{
+	for (size_t i = 0; i < mem->watched.len; i++) {
+		struct block_value value = block_mem_load(mem, mem->watched.data[i], 8);
+		uint64_t now;
+
+		if (!value.known)
+			continue;
+		if (reader->memory(reader->ctx, mem->watched.data[i], &now, 8) != 8 ||
+		    ((now ^ value.value) & value.known))
 			return false;
 	}
 	return true;
+}
+
+bool block_mem_is_untouched(struct block_mem *mem, uint64_t addr)
+{
+	struct page *page = addr % 8 ? NULL : find_page(mem, addr);
+
+	return page && page->untouched[addr % PAGE / 8] == 0xff;
 }

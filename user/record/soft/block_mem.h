@@ -44,7 +44,11 @@ void block_mem_clobber_all(struct block_mem *mem);
 size_t block_mem_mark(const struct block_mem *mem);
 void block_mem_undo(struct block_mem *mem, size_t mark);
 
-/* Whether all that is certain among the stored bytes is so in the thread's memory now. */
+/* Remembers which bytes the stores since block_mem_begin() went to. 0, -ENOMEM. */
+int block_mem_watch(struct block_mem *mem);
+/* Whether all that is certain among the watched bytes is so in the thread's memory now. */
 bool block_mem_matches(struct block_mem *mem, const struct block_reader *reader);
+/* Whether no planned store went to the 8 bytes. */
+bool block_mem_is_untouched(struct block_mem *mem, uint64_t addr);
 
 #endif

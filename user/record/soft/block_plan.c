@@ -183,7 +183,8 @@ static bool may_pass(struct walk *walk, uint32_t position)
 	bool is_first = walk->is_main && position == 0;
 
 	if (node->serial == walk->plan->serial && (position || walk->is_main)) {
-		if (node->segment != walk->segment || node->ops.op == INSN_OP_REP)
+		if (node->segment != walk->segment || node->ops.op == INSN_OP_REP ||
+		    node->is_barrier)
 			return false;
 		if (walk->ip == walk->plan->root.rip)
 			walk->plan->passes_root = true;

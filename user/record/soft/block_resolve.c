@@ -57,20 +57,98 @@ static const struct block_event *path_event(const struct block_plan *plan,
 	return &plan->events.data[at];
 }
 
+/* Called before each step of a path that is gone along again; event is NULL or the step's. */
+typedef void (*step_fn)(void *ctx, uint32_t step, const struct block_node *node,
+			const struct block_event *event);
+
+static void go_along(struct block_plan *plan, struct block_cache *cache,
+		     const struct block_leaf *leaf, step_fn before_step, void *ctx)
+{
+	uint32_t event_step = 0, n_event = 0, n_events = leaf->prefix_events + leaf->n_events;
+	struct block_event ignored;
+	uint64_t next;
+
+	block_state_init(&plan->state, &plan->root);
+	for (uint32_t step = 0; step < path_steps(leaf); step++) {
+		const struct block_node *node = &cache->nodes[step_node(plan, leaf, step)];
+		struct block_site site = { &node->ops, node->addr, node->length };
+		const struct block_event *event = NULL;
+
+		if (n_event < n_events)
+			event = path_event(plan, leaf, n_event, &event_step);
+		if (event && event_step != step)
+			event = NULL;
+		before_step(ctx, step, node, event);
+		if (event)
+			block_exec_branch(&plan->state, cache->mem, &site, event);
+		else
+			block_exec(&plan->state, cache->mem, &site, &next, &ignored);
+		n_event += event != NULL;
+	}
+}
+
+struct slot {
+	uint64_t addr, value;
+};
+
+struct collect {
+	struct block_plan *plan;
+	struct block_mem *mem;
+	VEC(struct slot) slots;
+	int err;
+};
+
+/* A return tells what lay on the stack from the beginning, unless the path has put it there. */
+static void collect_slot(void *ctx, uint32_t step, const struct block_node *node,
+			 const struct block_event *event)
+{
+	struct collect *collect = ctx;
+	const struct block_state *state = &collect->plan->state;
+	struct slot slot = { state->gpr[4], event ? event->to : 0 };
+
+	(void)step;
+	if (!event || node->ops.op != INSN_OP_RET || state->known[4] != UINT64_MAX ||
+	    !block_mem_is_untouched(collect->mem, slot.addr))
+		return;
+	if (vec_push(&collect->slots, slot))
+		collect->err = -ENOMEM;
+}
+
+struct match {
+	const struct block_plan *plan;
+	struct block_mem *mem;
+	const struct user_regs_struct *regs;
+	const struct block_reader *reader;
+	size_t found;
+	uint32_t step;
+};
+
+static void match_place(void *ctx, uint32_t step, const struct block_node *node,
+			const struct block_event *event)
+{
+	struct match *match = ctx;
+
+	(void)event;
+	if (node->addr != match->regs->rip ||
+	    !block_state_matches(&match->plan->state, match->regs) ||
+	    !block_mem_matches(match->mem, match->reader))
+		return;
+	match->step = step;
+	match->found++;
+}
+
 /*
- * Goes along the leaf's path again to find the one place at regs->rip where all that is known of
- * the thread then is so now.
+ * Goes along the leaf's path again, first to see which memory it touches, then to find the one
+ * place at regs->rip where all that is known of the thread is so now.
  */
 static int replay(struct block_plan *plan, struct block_cache *cache,
 		  const struct user_regs_struct *regs, const struct block_reader *reader,
 		  struct place *place)
 {
 	const struct block_leaf *leaf = &plan->leaves[place->leaf];
-	uint32_t event_step = 0, n_event = 0, n_events = leaf->prefix_events + leaf->n_events;
-	const struct block_event *event = NULL;
-	struct block_event ignored;
-	size_t found = 0;
-	uint64_t next;
+	struct collect collect = { .plan = plan, .mem = cache->mem };
+	struct match match = { .plan = plan, .mem = cache->mem, .regs = regs, .reader = reader };
+	int err;
 
 	if (plan->exclusive && cache->serial != plan->serial)
 		return -ENOENT;
@@ -78,27 +156,20 @@ static int replay(struct block_plan *plan, struct block_cache *cache,
 		block_mem_attach(cache->mem, reader);
 	else
 		block_mem_begin(cache->mem, reader, false);
-	block_state_init(&plan->state, &plan->root);
-	for (uint32_t step = 0; step < path_steps(leaf); step++) {
-		const struct block_node *node = &cache->nodes[step_node(plan, leaf, step)];
-		struct block_site site = { &node->ops, node->addr, node->length };
-
-		if (node->addr == regs->rip && block_state_matches(&plan->state, regs) &&
-		    block_mem_matches(cache->mem, reader)) {
-			place->step = step;
-			found++;
-		}
-		if (n_event < n_events)
-			event = path_event(plan, leaf, n_event, &event_step);
-		if (n_event < n_events && event_step == step) {
-			block_exec_branch(&plan->state, cache->mem, &site, event);
-			n_event++;
-		} else {
-			block_exec(&plan->state, cache->mem, &site, &next, &ignored);
-		}
-	}
+	go_along(plan, cache, leaf, collect_slot, &collect);
+	err = collect.err ? collect.err : block_mem_watch(cache->mem);
 	block_mem_undo(cache->mem, 0);
-	return found == 1 ? 0 : -ENOENT;
+	for (size_t i = 0; i < collect.slots.len; i++)
+		block_mem_store(cache->mem, collect.slots.data[i].addr, 8,
+				(struct block_value){ collect.slots.data[i].value, UINT64_MAX },
+				true);
+	vec_free(&collect.slots);
+	if (err)
+		return err;
+	go_along(plan, cache, leaf, match_place, &match);
+	block_mem_undo(cache->mem, 0);
+	place->step = match.step;
+	return match.found == 1 ? 0 : -ENOENT;
 }
 
 static void learn(const struct block_plan *plan, struct block_cache *cache, size_t leaf,
