@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "record/session_setup.h"
 
+#define MAX_CLOCK_PAIRS 256
 #define TICK_NS 100000000ull
 /* A fire that BPF reported and the source has not: after this the session stops the threads itself.
  */
@@ -365,6 +366,16 @@ static int on_signal(struct session *session)
 	return 0;
 }
 
+/* One pair of clocks a second at first, ever fewer later: the fit needs length, not number. */
+static void note_clocks(struct session *session, uint64_t now_ns)
+{
+	const size_t n = session->clock_pairs.len;
+	const uint64_t pause_ns = 1000000000ull << (n < 64 ? n / 8 : 8);
+
+	if (n < MAX_CLOCK_PAIRS && now_ns - session->clock_pairs.data[n - 1].ns >= pause_ns)
+		vec_push(&session->clock_pairs, clock_read_pair());
+}
+
 static int on_tick(struct session *session)
 {
 	const uint64_t now_ns = clock_now_ns();
@@ -372,10 +383,9 @@ static int on_tick(struct session *session)
 	uint64_t ticks;
 	int err = 0;
 
-	if (read(session->timer_fd, &ticks, sizeof(ticks)) < 0)
+	if (read(session->timer_fd, &ticks, sizeof(ticks)) < 0 || session->detached)
 		return 0;
-	if (session->detached)
-		return 0;
+	note_clocks(session, now_ns);
 	if (session->wake_ns && now_ns - session->wake_ns > FIRE_GRACE_NS)
 		return on_unseen_fire(session);
 	if (!session->tracing) {

@@ -43,7 +43,7 @@ struct session_process {
 	char comm[16];
 	VEC(struct session_mapping) mappings;
 	VEC(struct session_site) sites;
-	VEC(uint64_t) starts; /* addresses of --start-at */
+	VEC(uint64_t) starts;          /* addresses of --start-at */
 	VEC(struct shot_image) images; /* unbacked code, saved while the memory was there */
 };
 
