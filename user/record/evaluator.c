@@ -266,6 +266,15 @@ static void free_evaluator(struct evaluator **evaluator)
 	evaluator_close(*evaluator);
 }
 
+/* What loading failed with -> what the caller can tell apart. */
+static int classify(int err)
+{
+	if (err == -ENOMEM || err == -EMFILE || err == -ENFILE || err == -E2BIG)
+		return log_errno(err, "load the BPF programs");
+	log_debug("this kernel refuses ptbpf's BPF programs: %s", strerror(-err));
+	return -EOPNOTSUPP;
+}
+
 int evaluator_open(const struct evaluator_config *config, struct evaluator **out)
 {
 	scoped(free_evaluator) struct evaluator *evaluator = calloc(1, sizeof(*evaluator));
@@ -287,11 +296,8 @@ int evaluator_open(const struct evaluator_config *config, struct evaluator **out
 		err = map_page(evaluator, config->single);
 	if (!err)
 		err = open_ring(evaluator);
-	if (err) {
-		log_errno(err, "this kernel refuses ptbpf's BPF programs (-v shows why, `ptbpf "
-			       "doctor` what is missing)");
-		return err == -EPERM || err == -EACCES ? -EOPNOTSUPP : err;
-	}
+	if (err)
+		return classify(err);
 	*out = TAKE_PTR(evaluator);
 	return 0;
 }

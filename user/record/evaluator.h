@@ -27,8 +27,9 @@ struct evaluator_config {
 /*
  * Loads the programs; nothing is probed yet, and the thread programs are attached by the first
  * evaluator_add_thread(), so that a process forked in between inherits no attachment and all are
- * gone when ptbpf itself is. 0; -EPERM or -EACCES, silent, where BPF or uprobes are not allowed
- * (the caller then goes on without); other -errno with one message logged.
+ * gone when ptbpf itself is. 0; silent, and the caller goes on without: -EPERM or -EACCES where BPF
+ * or uprobes are not allowed, -EOPNOTSUPP where this kernel lacks something (-v tells what); other
+ * -errno with one message logged.
  */
 int evaluator_open(const struct evaluator_config *config, struct evaluator **out);
 /* Detaches and frees everything. NULL is fine. */

@@ -140,12 +140,15 @@ static int open_evaluator(struct session *session, const struct ptbpf_trigger *c
 		return 0;
 	}
 	session->evaluator = NULL;
-	if (err != -EPERM && err != -EACCES)
+	if (err != -EPERM && err != -EACCES && err != -EOPNOTSUPP)
 		return err;
-	log_info(
-		"loading BPF is not allowed here: the software tracer evaluates triggers itself; "
-		"only threads that it steps can fire, and on-CPU times are not known (run as root, "
-		"or with CAP_BPF and CAP_PERFMON, for all of it)");
+	log_info("%s: the software tracer evaluates triggers itself; only threads that it steps "
+		 "can fire, and on-CPU times are not known (%s)",
+		 err == -EOPNOTSUPP ? "this kernel refuses our BPF programs" :
+				      "loading BPF is not allowed here",
+		 err == -EOPNOTSUPP ?
+			 "`ptbpf doctor` tells what is missing, -v what it said" :
+			 "run as root, or with CAP_BPF and CAP_PERFMON, for all of it");
 	return own_fire_page(session);
 }
 

@@ -427,6 +427,8 @@ static int start_thread(struct session *session, struct session_thread *thread, 
 
 	if (session->evaluator)
 		err = evaluator_add_thread(session->evaluator, thread->pid, thread->tid);
+	if (err == -ESRCH)
+		return 0; /* it is dying; its exit is on the way */
 	if (err)
 		return log_errno(err, "follow thread %d", thread->tid);
 	if (session->options->full_execution)
