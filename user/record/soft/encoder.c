@@ -75,9 +75,11 @@ static void put_mode(struct encoder *encoder)
 static void put_tsc(struct encoder *encoder)
 {
 	struct pt_packet packet = { .type = ppt_tsc };
+	uint64_t tsc = encoder->steps ? *encoder->steps : clock_tsc();
 
-	packet.payload.tsc.tsc =
-		(encoder->steps ? *encoder->steps : clock_tsc()) & ((1ull << 56) - 1);
+	if (!encoder->steps && encoder->tsc_limit && tsc > encoder->tsc_limit)
+		tsc = encoder->tsc_limit;
+	packet.payload.tsc.tsc = tsc & ((1ull << 56) - 1);
 	put(encoder, &packet);
 	encoder->tsc_at = encoder->written;
 }

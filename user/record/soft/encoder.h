@@ -23,6 +23,7 @@ struct encoder {
 	struct pt_encoder *packets; /* writes into staging */
 	struct aux_ring *ring;      /* NULL: no stretch; borrowed */
 	const uint64_t *steps;      /* TSC packets carry this count; NULL: real TSC */
+	uint64_t tsc_limit;         /* real TSC: no packet says more; 0: off */
 	uint64_t written;           /* bytes of this stretch, staged ones included */
 	uint64_t psb_at, tsc_at;    /* value of written after the newest PSB+ and TSC */
 	uint64_t psb_period;

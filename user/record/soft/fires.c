@@ -32,7 +32,20 @@ static const struct ptbpf_fire *next_fire(struct stepper *stepper)
 	return &page->fires[slot];
 }
 
-bool fires_hit(struct stepper *stepper, const struct soft_thread *thread, uint64_t *ip)
+/* The TSC at the fire, so that no trace ends later than what ended it. 0: not known. */
+static uint64_t tsc_of(const struct stepper *stepper, const struct ptbpf_fire *fire)
+{
+	const struct clock_pair now = clock_read_pair();
+	const uint64_t span_ns = now.ns - stepper->clock_start.ns;
+	double ticks_per_ns;
+
+	if (!span_ns || fire->time_ns > now.ns)
+		return 0;
+	ticks_per_ns = (double)(now.tsc - stepper->clock_start.tsc) / (double)span_ns;
+	return now.tsc - (uint64_t)((double)(now.ns - fire->time_ns) * ticks_per_ns);
+}
+
+bool fires_hit(struct stepper *stepper, struct soft_thread *thread, uint64_t *ip)
 {
 	const struct ptbpf_fire_page *page = stepper->config->fires;
 	const struct ptbpf_fire *fire;
@@ -44,10 +57,11 @@ bool fires_hit(struct stepper *stepper, const struct soft_thread *thread, uint64
 	if (!fire || fire->tid != (uint32_t)thread->tid)
 		return false;
 	*ip = fire->ip;
+	thread->encoder.tsc_limit = tsc_of(stepper, fire);
 	return true;
 }
 
-static void freeze_thread(struct stepper *stepper, struct soft_thread *thread)
+static void freeze_thread(struct stepper *stepper, struct soft_thread *thread, uint64_t tsc_limit)
 {
 	const bool in_flight = thread->state == THREAD_RUNNING && thread->encoder.on;
 
@@ -58,17 +72,24 @@ static void freeze_thread(struct stepper *stepper, struct soft_thread *thread)
 		thread->cut.lost_insns = 1;
 		thread->cut.error_ns = clock_now_ns() - stepper->resumed_ns;
 	}
+	thread->encoder.tsc_limit = tsc_limit;
 	record_end_at(thread, thread->ip);
+	thread->encoder.tsc_limit = 0;
 	aux_ring_flush(&thread->ring);
 	if (thread->insn_log)
 		fflush(thread->insn_log);
 }
 
-void fires_freeze(struct stepper *stepper)
+static void freeze(struct stepper *stepper, uint64_t tsc_limit)
 {
 	for (size_t i = 0; i < stepper->stepped.len; i++)
-		freeze_thread(stepper, stepper->stepped.data[i]);
+		freeze_thread(stepper, stepper->stepped.data[i], tsc_limit);
 	stepper->frozen = true;
+}
+
+void fires_freeze(struct stepper *stepper)
+{
+	freeze(stepper, 0);
 }
 
 void fires_resume(struct stepper *stepper)
@@ -110,7 +131,7 @@ void fires_check(struct stepper *stepper)
 	if (thread && thread_is_traced(thread) && thread->state == THREAD_RUNNING &&
 	    thread->encoder.on)
 		return;
-	fires_freeze(stepper);
+	freeze(stepper, tsc_of(stepper, fire));
 	report(stepper, fire, thread);
 }
 
@@ -234,7 +255,7 @@ static bool evaluate(struct stepper *stepper, struct soft_thread *thread,
 	if (!fire)
 		return false;
 	record_end_at(thread, thread->ip);
-	fires_freeze(stepper);
+	freeze(stepper, tsc_of(stepper, fire));
 	report(stepper, fire, thread);
 	return true;
 }

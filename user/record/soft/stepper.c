@@ -400,6 +400,7 @@ int stepper_main(const struct source_config *config, const struct source_target 
 	stepper->event_fd = event_fd;
 	stepper->cpu = -1;
 	stepper->random = clock_tsc() | 1;
+	stepper->clock_start = clock_read_pair();
 	stepper->payload = calloc(1, sizeof(*stepper->payload));
 	if (!stepper->payload)
 		return 1;

@@ -19,6 +19,7 @@
 #include <sys/user.h>
 
 #include "../../../bpf/ptbpf_abi.h"
+#include "base/clock.h"
 #include "base/vec.h"
 #include "record/soft/block.h"
 #include "record/soft/code.h"
@@ -191,6 +192,7 @@ struct stepper {
 	bool command_ended;
 	int command_status;
 	struct source_stats stats;
+	struct clock_pair clock_start;
 	double full_speed_ns; /* of one instruction, calibrated */
 	uint64_t random;
 	struct trigger_match matches[PTBPF_MAX_TRIGGERS]; /* with config->evaluates */
@@ -294,7 +296,7 @@ void blocks_verify(struct stepper *stepper, struct soft_thread *thread,
 
 /* fires.c */
 /* A fire that is not handled yet and lies in the run that @thread just ended: its address. */
-bool fires_hit(struct stepper *stepper, const struct soft_thread *thread, uint64_t *ip);
+bool fires_hit(struct stepper *stepper, struct soft_thread *thread, uint64_t *ip);
 /* The thread's present name. */
 void fires_read_comm(const struct soft_thread *thread, char comm[16]);
 void fires_check(struct stepper *stepper);
