@@ -199,17 +199,24 @@ static int copy_images(struct session *session, struct shot *shot)
 	return 0;
 }
 
-/* "FUNC+0xOFF" of an address in a live or recorded process; NULL unknown. */
+/* "FUNC+0xOFF" of the place that fired, as its trigger names it; NULL unknown. */
 static char *symbol_text(struct session *session, pid_t pid, uint64_t ip)
 {
 	struct session_process *process = session_process_find(session, pid);
 	struct session_mapping *mapping;
+	const struct session_site *site;
 	const struct symbol *symbol;
 	uint64_t vaddr;
 	char *text = NULL;
 
 	if (!process)
 		return NULL;
+	vec_for_each(site, &process->sites) {
+		if (site->ip == ip) {
+			ip = site->entry; /* the probe may stand behind an endbr64 */
+			break;
+		}
+	}
 	vec_for_each(mapping, &process->mappings) {
 		if (ip < mapping->entry.start || ip >= mapping->entry.end || !mapping->object)
 			continue;
