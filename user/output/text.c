@@ -41,18 +41,18 @@ static const char *gap_text(uint8_t reason)
 	return reason < GAP_COUNT ? texts[reason] : texts[GAP_NONE];
 }
 
-/* "-12.3 us", "0", "+4 ns": against the trigger. */
+/* "-12.345 us", "0", "+0.004 us": against the trigger, to the nanosecond, points in one column. */
 static const char *relative(const struct text *text, uint64_t time_ns, char *buf)
 {
 	const bool before = time_ns < text->origin_ns;
 	const uint64_t distance = before ? text->origin_ns - time_ns : time_ns - text->origin_ns;
+	const char sign = before ? '-' : distance ? '+' : ' ';
 
-	if (!distance) {
-		snprintf(buf, UNITS_SIZE, "0");
-		return buf;
-	}
-	*buf = before ? '-' : '+';
-	units_duration(distance, text->steps, buf + 1);
+	if (text->steps)
+		snprintf(buf, UNITS_SIZE, "%c%" PRIu64, sign, distance);
+	else
+		snprintf(buf, UNITS_SIZE, "%c%" PRIu64 ".%03" PRIu64 " us", sign, distance / 1000,
+			 distance % 1000);
 	return buf;
 }
 
@@ -98,10 +98,10 @@ static int put_slice(void *ctx, const struct slice *slice)
 	struct text *text = ctx;
 	const bool inferred =
 		slice->begin_edge == EDGE_INFERRED || slice->end_edge == EDGE_INFERRED;
-	char begin[UNITS_SIZE + 1], total[UNITS_SIZE], self[UNITS_SIZE], name[NAME_SIZE];
+	char begin[UNITS_SIZE], total[UNITS_SIZE], self[UNITS_SIZE], name[NAME_SIZE];
 
 	text->shown = true;
-	fprintf(text->out, "%c%11s %c%10s %11s  ", slice->flags & SLICE_BEGIN_SPREAD ? '~' : ' ',
+	fprintf(text->out, "%c%17s %c%10s %11s  ", slice->flags & SLICE_BEGIN_SPREAD ? '~' : ' ',
 		relative(text, slice->begin_ns, begin), inferred ? '>' : ' ',
 		units_duration(slice->end_ns - slice->begin_ns, text->steps, total),
 		units_duration(slice->self_ns, text->steps, self));
@@ -115,10 +115,10 @@ static int put_slice(void *ctx, const struct slice *slice)
 static int put_gap(void *ctx, const struct gap *gap, uint32_t depth)
 {
 	struct text *text = ctx;
-	char begin[UNITS_SIZE + 1], total[UNITS_SIZE];
+	char begin[UNITS_SIZE], total[UNITS_SIZE];
 
 	text->shown = true;
-	fprintf(text->out, " %11s  %10s %11s  ", relative(text, gap->begin_ns, begin),
+	fprintf(text->out, " %17s  %10s %11s  ", relative(text, gap->begin_ns, begin),
 		units_duration(gap->end_ns - gap->begin_ns, text->steps, total), "");
 	indent(text->out, depth);
 	fprintf(text->out, "--- gap: %s%s ---\n", gap_text(gap->reason),
@@ -129,10 +129,10 @@ static int put_gap(void *ctx, const struct gap *gap, uint32_t depth)
 static int put_instant(void *ctx, const struct instant *instant, uint32_t depth)
 {
 	struct text *text = ctx;
-	char time[UNITS_SIZE + 1], name[NAME_SIZE], detail[4 * NAME_SIZE];
+	char time[UNITS_SIZE], name[NAME_SIZE], detail[4 * NAME_SIZE];
 
 	text->shown = true;
-	fprintf(text->out, " %11s  %10s %11s  ", relative(text, instant->time_ns, time), "", "");
+	fprintf(text->out, " %17s  %10s %11s  ", relative(text, instant->time_ns, time), "", "");
 	indent(text->out, depth);
 	fprintf(text->out, "*** %s", clean(instant->name, name));
 	if (instant->detail) {
@@ -210,7 +210,7 @@ static int put_thread(struct text *text, const struct walk *walk,
 	text->last_ns = last_time(thread);
 	text->shown = false;
 	put_thread_head(text);
-	fprintf(text->out, " %11s  %10s %11s  %s\n", "begin", "total", "self", "call");
+	fprintf(text->out, " %17s  %10s %11s  %s\n", "begin", "total", "self", "call");
 	err = walk_thread(walk, thread);
 	if (!text->shown)
 		fputs(thread->slices.len ? "  (nothing that the filter shows)\n" :
