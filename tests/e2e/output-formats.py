@@ -228,12 +228,12 @@ def read_json(path):
     tracks = Tracks()
     with open(path, encoding="utf-8") as text:
         trace = json.load(text)
-    start = trace["start"]
+    start = trace["start_ns"]
     for thread in trace["threads"]:
         for slice_ in thread["slices"]:
-            name = trace["names"][slice_["name"]]["function"]
-            tracks.slices.append((thread["pid"], thread["tid"], slice_["depth"], name,
-                                  start + slice_["begin"], slice_["end"] - slice_["begin"]))
+            tracks.slices.append((thread["pid"], thread["tid"], slice_["depth"],
+                                  slice_["name"], start + slice_["begin_ns"],
+                                  slice_["end_ns"] - slice_["begin_ns"]))
         tracks.gaps += len(thread["gaps"])
         tracks.instants += thread["instants"]
     assert tracks.instants[0]["detail"] == {"trigger": "sym:f,arg0=5", "hit": "1",

@@ -44,6 +44,7 @@ static void put_string(FILE *out, const char *text)
 /* One thread's slices in one walk; gaps and instants come in walks of their own. */
 struct json {
 	FILE *out;
+	const struct timeline *timeline;
 	uint64_t start_ns;
 	bool first;
 };
@@ -66,13 +67,22 @@ static int put_slice(void *ctx, const struct slice *slice)
 {
 	struct json *json = ctx;
 	FILE *out = json->out;
+	const struct timeline_name *name = &json->timeline->names.data[slice->name];
 
 	separate(json);
+	fputs("{\"name\":", out);
+	put_string(out, name->function);
+	fputs(",\"object\":", out);
+	put_string(out, name->object);
 	fprintf(out,
-		"{\"name\":%" PRIu32 ",\"depth\":%" PRIu32 ",\"begin\":%" PRIu64 ",\"end\":%" PRIu64
-		",\"self\":%" PRIu64 ",\"insns\":%" PRIu64 ",\"address\":\"0x%" PRIx64 "\"",
-		slice->name, slice->depth, slice->begin_ns - json->start_ns,
-		slice->end_ns - json->start_ns, slice->self_ns, slice->insns, slice->address);
+		",\"depth\":%" PRIu32 ",\"begin_ns\":%" PRIu64 ",\"end_ns\":%" PRIu64
+		",\"self_ns\":%" PRIu64 ",\"insns\":%" PRIu64 ",\"address\":\"0x%" PRIx64 "\"",
+		slice->depth, slice->begin_ns - json->start_ns, slice->end_ns - json->start_ns,
+		slice->self_ns, slice->insns, slice->address);
+	if (name->mangled) {
+		fputs(",\"mangled\":", out);
+		put_string(out, name->mangled);
+	}
 	put_edge(out, "begin_edge", slice->begin_edge);
 	put_edge(out, "end_edge", slice->end_edge);
 	if (slice->signal_handler)
@@ -95,8 +105,8 @@ static int put_gap(void *ctx, const struct gap *gap, uint32_t depth)
 
 	separate(json);
 	fprintf(json->out,
-		"{\"reason\":\"%s\",\"begin\":%" PRIu64 ",\"end\":%" PRIu64 ",\"depth\":%" PRIu32
-		",\"error\":%s,\"offset\":%" PRIu64 "}",
+		"{\"reason\":\"%s\",\"begin_ns\":%" PRIu64 ",\"end_ns\":%" PRIu64
+		",\"depth\":%" PRIu32 ",\"error\":%s,\"offset\":%" PRIu64 "}",
 		branch_gap_name((enum branch_gap)gap->reason), gap->begin_ns - json->start_ns,
 		gap->end_ns - json->start_ns, depth, gap->error ? "true" : "false", gap->offset);
 	return ferror(json->out) ? -1 : 0;
@@ -122,7 +132,7 @@ static int put_instant(void *ctx, const struct instant *instant, uint32_t depth)
 	separate(json);
 	fputs("{\"name\":", json->out);
 	put_string(json->out, instant->name);
-	fprintf(json->out, ",\"time\":%" PRIu64 ",\"depth\":%" PRIu32 ",\"detail\":{",
+	fprintf(json->out, ",\"time_ns\":%" PRIu64 ",\"depth\":%" PRIu32 ",\"detail\":{",
 		instant->time_ns - json->start_ns, depth);
 	walk_detail(instant->detail, put_detail, &detail);
 	fputs("}}", json->out);
@@ -165,30 +175,16 @@ static int put_thread(const struct walk *base, struct json *json,
 
 static void put_head(FILE *out, const struct timeline *timeline, uint64_t start_ns)
 {
-	const struct timeline_name *name;
-	bool first = true;
-
 	fprintf(out, "{\"format\":\"ptbpf-trace\",\"version\":%d,\n\"unit\":", JSON_VERSION);
 	put_string(out, timeline->unit ? timeline->unit : "ns");
 	fputs(",\"command\":", out);
 	put_string(out, timeline->command);
-	fprintf(out, ",\"start\":%" PRIu64 ",\"trigger\":", start_ns);
+	fprintf(out, ",\"start_ns\":%" PRIu64 ",\"trigger_ns\":", start_ns);
 	if (timeline->trigger_ns)
 		fprintf(out, "%" PRId64, (int64_t)(timeline->trigger_ns - start_ns));
 	else
 		fputs("null", out);
-	fputs(",\n\"names\":[", out);
-	vec_for_each(name, &timeline->names) {
-		fputs(first ? "\n {\"function\":" : ",\n {\"function\":", out);
-		first = false;
-		put_string(out, name->function);
-		fputs(",\"mangled\":", out);
-		put_string(out, name->mangled);
-		fputs(",\"object\":", out);
-		put_string(out, name->object);
-		putc('}', out);
-	}
-	fputs("],\n\"threads\":[", out);
+	fputs(",\n\"threads\":[", out);
 }
 
 static int write_json(FILE *out, const struct timeline *timeline,
@@ -199,7 +195,7 @@ static int write_json(FILE *out, const struct timeline *timeline,
 		.filter = filter,
 		.origin_ns = walk_origin(timeline),
 	};
-	struct json json = { .out = out, .start_ns = walk_start(timeline) };
+	struct json json = { .out = out, .timeline = timeline, .start_ns = walk_start(timeline) };
 	const struct thread_timeline *thread;
 	bool first = true;
 
