@@ -92,6 +92,33 @@ void aux_ring_free(struct aux_ring *ring)
 	ring->fd = ring->spool_fd = -1;
 }
 
+/* Whole pages inside [from, to) of the data; a file system that cannot leaves them. */
+static void punch(const struct aux_ring *ring, uint64_t from, uint64_t to)
+{
+	const uint64_t page = 4096, begin = (from + page - 1) & ~(page - 1), end = to & ~(page - 1);
+
+	if (begin < end && fallocate(ring->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				     (off_t)(AUX_RING_HEADER + begin), (off_t)(end - begin)))
+		return;
+}
+
+void aux_ring_discard(struct aux_ring *ring, uint64_t keep)
+{
+	const uint64_t end = ring->header->head & (ring->size - 1);
+	const uint64_t begin = (end - keep) & (ring->size - 1);
+
+	if (keep >= ring->size || ring->spool_fd >= 0)
+		return;
+	if (!keep) {
+		punch(ring, 0, ring->size);
+	} else if (begin < end) {
+		punch(ring, 0, begin);
+		punch(ring, end, ring->size);
+	} else {
+		punch(ring, end, begin);
+	}
+}
+
 static void copy_in(struct aux_ring *ring, uint64_t head, const uint8_t *bytes, size_t n)
 {
 	const uint64_t at = head & (ring->size - 1);

@@ -46,6 +46,13 @@ int aux_ring_flush(struct aux_ring *ring);
 int aux_ring_map(int fd, struct aux_ring *ring);
 void aux_ring_free(struct aux_ring *ring);
 
+/*
+ * Gives back the memory of all but the newest @keep bytes, so that a copy of those and what is left
+ * of the ring never take more than the ring did (for keep <= size / 2). The writer is stopped for
+ * good; the ring may only be read, @keep bytes at most, and freed.
+ */
+void aux_ring_discard(struct aux_ring *ring, uint64_t keep);
+
 /* The writer's side: appends @n bytes, n <= size. Publishes head with release order. */
 void aux_ring_write(struct aux_ring *ring, const void *bytes, size_t n);
 

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "record/session_setup.h"
 #include "snapshot/directory.h"
 #include "snapshot/images.h"
 #include "snapshot/perf_data.h"
@@ -164,24 +165,6 @@ static int finish(struct finisher *finisher, struct shot *shot)
 	return 0;
 }
 
-static enum exit_code code_of(int err)
-{
-	switch (-err) {
-	case EACCES:
-	case EPERM:
-	case EROFS:
-		return EXIT_PERMISSION;
-	case ENOSPC:
-	case EDQUOT:
-	case ENOMEM:
-	case EMFILE:
-	case ENFILE:
-		return EXIT_RESOURCE_LIMIT;
-	default:
-		return EXIT_FAILED;
-	}
-}
-
 static void *work(void *arg)
 {
 	struct finisher *finisher = arg;
@@ -207,7 +190,7 @@ static void *work(void *arg)
 
 		pthread_mutex_lock(&finisher->lock);
 		if (err && finisher->failure == EXIT_DONE)
-			finisher->failure = code_of(err);
+			finisher->failure = session_exit_code(err);
 		finisher->busy = false;
 		pthread_cond_broadcast(&finisher->changed);
 		eventfd_write(finisher->event_fd, 1);

@@ -52,9 +52,10 @@ static void end_recording(struct session *session)
 {
 	if (session->detached)
 		return;
+	/* full speed first: taking a probe out can cost a tenth of a second */
+	session->source->ops->detach(session->source);
 	if (session->evaluator)
 		evaluator_detach_probes(session->evaluator);
-	session->source->ops->detach(session->source);
 	session->detached = true;
 	if (!session->command_pid || session->interrupts || session->failure != EXIT_DONE)
 		session->done = true;
@@ -396,7 +397,9 @@ static int on_tick(struct session *session)
 
 			return on_start(session, &event);
 		}
-	} else if (!session->options->full_execution) {
+	} else if (session->options->full_execution) {
+		err = session_check_spools(session);
+	} else {
 		session_measure(session, now_ns);
 		err = session_balance(session, now_ns, true);
 	}
@@ -408,7 +411,7 @@ static int on_tick(struct session *session)
 				err = session_process_scan(session, process, now_ns);
 		}
 	}
-	return err ? fail(session, EXIT_FAILED, err) : 0;
+	return err ? fail(session, session_exit_code(err), err) : 0;
 }
 
 static int watch(int epoll_fd, int fd)

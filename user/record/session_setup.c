@@ -16,7 +16,7 @@
 #include "record/session_state.h"
 #include "snapshot/directory.h"
 
-static enum exit_code code_of(int err)
+enum exit_code session_exit_code(int err)
 {
 	switch (-err) {
 	case EPERM:
@@ -25,7 +25,6 @@ static enum exit_code code_of(int err)
 		return EXIT_PERMISSION;
 	case ENOENT:
 	case ESRCH:
-	case ENOTDIR:
 		return EXIT_NOT_FOUND;
 	case ENOMEM:
 	case ENOSPC:
@@ -103,7 +102,7 @@ static enum exit_code check_output(const struct session_options *options)
 	if (err) {
 		log_errno(err, "write snapshots below %s; choose another place with --output",
 			  options->output);
-		return code_of(err);
+		return session_exit_code(err);
 	}
 	if (removed || recovered)
 		log_info("left by a ptbpf that died below %s: %u unfinished snapshots removed, "
@@ -206,11 +205,11 @@ enum exit_code session_open(struct session *session)
 	if (!err)
 		err = open_evaluator(session, configs);
 	if (err)
-		return code_of(err);
+		return session_exit_code(err);
 	err = open_source(session, configs);
 	if (err) {
 		log_errno(err, "start the software tracer");
-		return code_of(err);
+		return session_exit_code(err);
 	}
 	err = finisher_new(options, &session->finisher);
 	return err ? EXIT_FAILED : EXIT_DONE;
@@ -228,7 +227,7 @@ enum exit_code session_start(struct session *session)
 	if (!err)
 		return EXIT_DONE;
 	log_err("%s", why[0] ? why : strerror(-err));
-	return code_of(err);
+	return session_exit_code(err);
 }
 
 /* Waits for the worker; a second Ctrl-C gives up the snapshots that are not written yet. */

@@ -17,6 +17,8 @@ enum exit_code session_start(struct session *session);
 enum exit_code session_finish(struct session *session);
 void session_close(struct session *session);
 
+/* What ptbpf exits with after the failure @err. */
+enum exit_code session_exit_code(int err);
 /* Does the target's end call for a snapshot even after others? */
 bool session_wants_exit(const struct session *session);
 

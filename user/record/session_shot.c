@@ -33,7 +33,7 @@ static int copy_tails(struct recording *recording, const struct session_thread *
 
 static int read_spool(const struct aux_ring *ring, struct recording_chunk *chunk)
 {
-	const uint64_t size = ring->header->head;
+	const uint64_t size = ring->header->spooled;
 
 	chunk->data = malloc(size ? size : 1);
 	if (!chunk->data)

@@ -126,6 +126,8 @@ void session_thread_exited(struct session *session, const struct source_event *e
 int session_balance(struct session *session, uint64_t now_ns, bool rebalance);
 /* Tells the budget how active each thread was since the last time. */
 void session_measure(struct session *session, uint64_t now_ns);
+/* --full-execution: 0, or the -errno of a trace file that cannot be written any more (logged). */
+int session_check_spools(struct session *session);
 /* --start-at was reached: rings for all. */
 int session_start_tracing(struct session *session, uint64_t now_ns);
 void session_threads_fini(struct session *session);

@@ -189,7 +189,9 @@ static int attach_trigger(struct session *session, struct session_process *proce
 		return resolve_nearest_add(&session->nearest, trigger, mapping->object);
 	if (err) {
 		log_err("trigger %s: %s", trigger->spec, why);
-		session->failure = err == -ENOMEM ? EXIT_FAILED : EXIT_USAGE;
+		session->failure = err == -ENOMEM ? EXIT_RESOURCE_LIMIT :
+				   err == -EINVAL ? EXIT_NOT_FOUND :
+						    EXIT_USAGE;
 		return err;
 	}
 	for (size_t i = 0; i < sites.len; i++) {

@@ -194,6 +194,7 @@ static int ring_to_tail(struct session_thread *thread, uint64_t max, uint64_t no
 
 	if (!room || !thread->ring.header->head)
 		return 0;
+	aux_ring_discard(&thread->ring, room);
 	chunk.data = malloc(room);
 	if (!chunk.data)
 		return -ENOMEM;
@@ -263,7 +264,7 @@ static int give(struct session *session, struct session_thread *thread, uint64_t
 
 	if (err == -ESRCH)
 		return 0; /* its exit is on the way */
-	if (err == -ENOMEM || err == -EMFILE || err == -ENFILE) {
+	if (err == -ENOMEM || err == -ENOSPC || err == -EMFILE || err == -ENFILE) {
 		budget_refused(session->budget, thread->tid, size / 2);
 		session_warn(session, "thread %d gets no ring of %llu bytes: %s", thread->tid,
 			     (unsigned long long)size, strerror(-err));
@@ -435,6 +436,20 @@ static int start_thread(struct session *session, struct session_thread *thread, 
 		return give(session, thread, BUDGET_MIN_RING, now_ns);
 	err = budget_birth(session->budget, thread->tid, now_ns);
 	return err ? err : session_balance(session, now_ns, false);
+}
+
+int session_check_spools(struct session *session)
+{
+	struct session_thread *thread;
+
+	vec_for_each(thread, &session->threads) {
+		const uint64_t error = thread->has_ring ? thread->ring.header->write_error : 0;
+
+		if (error)
+			return log_errno(-(int)error, "write the trace of thread %d below %s",
+					 thread->tid, session->options->output);
+	}
+	return 0;
 }
 
 int session_start_tracing(struct session *session, uint64_t now_ns)
