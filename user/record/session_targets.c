@@ -170,6 +170,36 @@ static int attach_site(struct session *session, struct session_process *process,
 	return vec_push(&process->sites, *site);
 }
 
+static size_t count_sites(const struct session_process *process, size_t trigger)
+{
+	const struct session_site *site;
+	size_t n = 0;
+
+	vec_for_each(site, &process->sites)
+		n += site->trigger == trigger;
+	return n;
+}
+
+/* Several places for one name are all probed; which ones is said once, not for each child. */
+static void list_places(const struct session *session, const struct trigger *trigger,
+			const resolve_sites *sites, const char *path)
+{
+	const size_t shown = sites->len < 8 ? sites->len : 8;
+	char text[1024] = "";
+	size_t used = 0;
+
+	if (sites->len < 2 || session->processes.len > 1)
+		return;
+	for (size_t i = 0; i < shown && used < sizeof(text); i++)
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", i ? ", " : "",
+					 sites->data[i].display);
+	if (sites->len > shown)
+		log_info("trigger %s: %zu places in %s: %s and %zu more", trigger->spec, sites->len,
+			 path, text, sites->len - shown);
+	else
+		log_info("trigger %s: %zu places in %s: %s", trigger->spec, sites->len, path, text);
+}
+
 /* Probes what @trigger finds in one new mapping. */
 static int attach_trigger(struct session *session, struct session_process *process, size_t index,
 			  const struct session_mapping *mapping)
@@ -205,7 +235,7 @@ static int attach_trigger(struct session *session, struct session_process *proce
 		site.entry = site.ip - (found->vaddr - found->entry);
 		if (site_known(process, index, site.ip))
 			continue;
-		if (session->attachments.data[index] >= RESOLVE_MAX_SITES) {
+		if (count_sites(process, index) >= RESOLVE_MAX_SITES) {
 			log_err("trigger %s matches more than %d places; narrow it", trigger->spec,
 				RESOLVE_MAX_SITES);
 			session->failure = EXIT_USAGE;
@@ -215,6 +245,7 @@ static int attach_trigger(struct session *session, struct session_process *proce
 		if (err)
 			return err;
 	}
+	list_places(session, trigger, &sites, entry->path);
 	return 0;
 }
 
