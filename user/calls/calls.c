@@ -211,11 +211,11 @@ static int follow(struct calls *calls, const struct branch *branch)
 }
 
 /* The first frame of the trace, or of the trace after a gap or exec. */
-static int begin_at(struct calls *calls, uint64_t at, uint64_t time_ns)
+static int begin_at(struct calls *calls, uint64_t at, uint64_t time_ns, bool is_program_start)
 {
 	struct calls_function function;
 	const bool named = look_up(calls, at, time_ns, &function);
-	const bool at_entry = named && at == function.entry;
+	const bool at_entry = named ? at == function.entry : is_program_start;
 
 	return stack_push(calls, &function, named, at, 0, at_entry ? EDGE_SEEN : EDGE_INFERRED);
 }
@@ -245,7 +245,7 @@ static int on_exec(struct calls *calls, uint64_t to, uint64_t time_ns)
 	if (!err)
 		time_estimate(calls, time_ns);
 	time_anchor(calls, time_ns, true);
-	return err ? err : begin_at(calls, to, time_ns);
+	return err ? err : begin_at(calls, to, time_ns, true);
 }
 
 static bool take_exec(struct calls *calls, uint64_t time_ns)
@@ -305,7 +305,7 @@ static int gap_seam(struct calls *calls, uint64_t at, uint64_t time_ns)
 		if (!err)
 			stack_seam(calls)->gap_begin_ns = calls->gap_begin_ns;
 	}
-	return err ? err : begin_at(calls, at, time_ns);
+	return err ? err : begin_at(calls, at, time_ns, false);
 }
 
 /* Tracing begins again at a place that is not where it went off. */
@@ -346,8 +346,8 @@ static int on_begin(struct calls *calls, uint64_t to, uint64_t time_ns)
 	int err = 0;
 
 	if (!calls->frames.len) {
-		err = begin_at(calls, to, time_ns);
 		calls->complete = calls->options.from_birth;
+		err = begin_at(calls, to, time_ns, calls->complete);
 	} else if (!resumes && calls->off_kind == BRANCH_SYSCALL && take_exec(calls, time_ns)) {
 		err = on_exec(calls, to, time_ns);
 	} else {
@@ -487,7 +487,7 @@ static int on_branch(struct calls *calls, const struct branch *branch)
 	if (begins)
 		return on_begin(calls, branch->to, time_ns);
 	if (!calls->frames.len)
-		err = begin_at(calls, branch->from, time_ns);
+		err = begin_at(calls, branch->from, time_ns, false);
 	if (err)
 		return err;
 	calls->position += branch->insns;
