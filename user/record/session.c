@@ -421,23 +421,30 @@ static int watch(int epoll_fd, int fd)
 	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
-static int open_loop(struct session *session)
+/* Before any thread or process is made: they inherit the mask. */
+static int block_signals(struct session *session)
 {
-	const struct itimerspec tick = { .it_interval.tv_nsec = TICK_NS,
-					 .it_value.tv_nsec = TICK_NS };
 	sigset_t signals;
-	int err;
 
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGHUP);
-	if (pthread_sigmask(SIG_BLOCK, &signals, NULL))
+	if (pthread_sigmask(SIG_BLOCK, &signals, &session->former_mask))
 		return -EINVAL;
-	session->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	session->signal_fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+	return session->signal_fd < 0 ? -errno : 0;
+}
+
+static int open_loop(struct session *session)
+{
+	const struct itimerspec tick = { .it_interval.tv_nsec = TICK_NS,
+					 .it_value.tv_nsec = TICK_NS };
+	int err;
+
+	session->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	session->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-	if (session->epoll_fd < 0 || session->signal_fd < 0 || session->timer_fd < 0 ||
+	if (session->epoll_fd < 0 || session->timer_fd < 0 ||
 	    timerfd_settime(session->timer_fd, 0, &tick, NULL))
 		return -errno;
 	err = watch(session->epoll_fd, session->signal_fd);
@@ -488,10 +495,15 @@ enum exit_code session_run(const struct session_options *options, struct session
 	struct session session = {
 		.options = options, .epoll_fd = -1, .signal_fd = -1, .timer_fd = -1
 	};
-	enum exit_code code = session_open(&session);
-	int err;
+	enum exit_code code;
+	int err = block_signals(&session);
 
 	*result = (struct session_result){ 0 };
+	if (err) {
+		log_errno(err, "take signals");
+		return EXIT_FAILED;
+	}
+	code = session_open(&session);
 	if (code == EXIT_DONE) {
 		err = open_loop(&session);
 		if (err)

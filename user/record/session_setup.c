@@ -162,6 +162,7 @@ static int open_source(struct session *session, const struct ptbpf_trigger *conf
 					      .evaluates = session->evaluator == NULL,
 					      .insn_log = options->insn_log,
 					      .user = options->user,
+					      .signal_mask = session->former_mask,
 					      .fires = session->fires,
 					      .triggers = configs,
 					      .n_triggers = options->n_triggers };

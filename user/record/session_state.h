@@ -3,6 +3,7 @@
 #ifndef PTBPF_RECORD_SESSION_STATE_H
 #define PTBPF_RECORD_SESSION_STATE_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -89,10 +90,11 @@ struct session {
 	struct resolve_nearest nearest;
 
 	int epoll_fd, signal_fd, timer_fd;
-	pid_t command_pid; /* 0: attached */
-	bool tracing;      /* --start-at was reached, or was not given */
-	bool detached;     /* everything was recorded; waiting for the command's end */
-	bool ended;        /* SOURCE_END came */
+	sigset_t former_mask; /* before the session blocked what it reads from signal_fd */
+	pid_t command_pid;    /* 0: attached */
+	bool tracing;         /* --start-at was reached, or was not given */
+	bool detached;        /* everything was recorded; waiting for the command's end */
+	bool ended;           /* SOURCE_END came */
 	bool done;
 	unsigned int interrupts;
 	uint64_t start_ns, wake_ns; /* wake_ns: a fire was heard of, the source's word is due */

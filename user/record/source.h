@@ -10,6 +10,7 @@
 #ifndef PTBPF_RECORD_SOURCE_H
 #define PTBPF_RECORD_SOURCE_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,7 +33,8 @@ struct source_config {
 	const char
 		*insn_log; /* tests: directory for TID.insns (u64 addresses as executed), or NULL */
 	const char *user;  /* NULL, or run the command as this user */
-	struct ptbpf_fire_page *fires;        /* shared; the source watches it at every stop */
+	sigset_t signal_mask;          /* the command\'s, whatever the session blocks itself */
+	struct ptbpf_fire_page *fires; /* shared; the source watches it at every stop */
 	const struct ptbpf_trigger *triggers; /* with evaluates */
 	size_t n_triggers;
 };

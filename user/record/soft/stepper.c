@@ -59,14 +59,14 @@ static const int own_signals[] = { SIGINT,  SIGQUIT, SIGTSTP, SIGTTOU, SIGTTIN, 
 				   SIGPIPE, SIGTERM, SIGIO,   SIGALRM, SIGCHLD };
 _Static_assert(ARRAY_SIZE(own_signals) == SIGNALS_OWN, "struct signals");
 
-static void signals_take(struct signals *signals)
+static void signals_take(struct signals *signals, const sigset_t *command_mask)
 {
 	sigset_t none;
 
 	for (size_t i = 0; i < SIGNALS_OWN; i++)
 		sigaction(own_signals[i], NULL, &signals->actions[i]);
 	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, NULL, &signals->mask);
+	signals->mask = *command_mask;
 	for (size_t i = 0; i < SIGNALS_OWN; i++)
 		on_signal(own_signals[i], SIG_IGN);
 	on_signal(SIGCHLD, SIG_DFL);
@@ -404,7 +404,7 @@ int stepper_main(const struct source_config *config, const struct source_target 
 	stepper->payload = calloc(1, sizeof(*stepper->payload));
 	if (!stepper->payload)
 		return 1;
-	signals_take(&stepper->signals);
+	signals_take(&stepper->signals, &config->signal_mask);
 	settle(stepper);
 	stepper->full_speed_ns = calibrate();
 	if (config->fires)
