@@ -111,6 +111,8 @@ enum exit_code cmd_record(const struct options *options)
 	code = live_prepare(options, &live);
 	if (code != EXIT_DONE)
 		return code;
+	if (isatty(STDERR_FILENO) && (options->pids.len || options->triggers.len))
+		log_info("Ctrl-C takes a snapshot and finishes; twice: without a snapshot");
 	live.session.complete = complete;
 	live.session.published = published;
 	live.session.ctx = &record;
