@@ -14,7 +14,7 @@
  * links: record/soft/block_mem record/soft/block_outcome record/soft/block_plan
  * links: record/soft/block_resolve record/soft/block_vec
  * links: record/trigger_match record/trigger_condition
- * links: image/insn image/insn_ops base/clock base/duration base/log base/size
+ * links: image/insn image/insn_ops base/clock base/duration base/limits base/log base/size
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -10,6 +10,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/size.h"
@@ -225,6 +226,7 @@ enum exit_code session_start(struct session *session)
 	char why[512] = "";
 	int err = session->source->ops->start(session->source, &target, why, sizeof(why));
 
+	limits_raise_files();
 	if (!err)
 		return EXIT_DONE;
 	log_err("%s", why[0] ? why : strerror(-err));

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/mem.h"
 
 #define TICK_US 4000
@@ -410,6 +411,7 @@ int stepper_main(const struct source_config *config, const struct source_target 
 	if (config->fires)
 		stepper->fires_seen = 0;
 	reply.err = start(stepper, target, &reply);
+	limits_raise_files();
 	if (reply.err)
 		detach_all(stepper);
 	if (send(command_fd, &reply, sizeof(reply), MSG_NOSIGNAL) < 0)
