@@ -335,6 +335,17 @@ static int take_events(struct blocks *blocks, int status, int *err)
 	return status;
 }
 
+static bool is_endless(struct blocks *blocks, const struct pt_block *block)
+{
+	/* What no instruction of ours ends (libipt reads some that Zydis refuses) counts as well.
+	 */
+	if (blocks->waiting && blocks->last.class != INSN_JMP && blocks->last.class != INSN_CALL) {
+		walk_loop_reset(&blocks->loop);
+		return false;
+	}
+	return walk_loop_closed(&blocks->loop, block->ninsn ? block->end_ip : block->ip);
+}
+
 /* Decodes from a synchronisation point. libipt's error, or 0 at the end of the chunk. */
 static int decode_segment(struct blocks *blocks, int status, int *err)
 {
@@ -367,8 +378,7 @@ static int decode_segment(struct blocks *blocks, int status, int *err)
 		*err = blocks->stream.err;
 		if (status < 0 || *err)
 			return status;
-		if (blocks->waiting &&
-		    walk_loop_closed(&blocks->loop, blocks->last.class, blocks->last.ip))
+		if (is_endless(blocks, &block))
 			return -pte_bad_query;
 	}
 }
@@ -384,8 +394,8 @@ static void note_error(struct blocks *blocks, int error)
 	blocks->enabled = false;
 }
 
-/* At the PSB at @offset: libipt's status. */
-static int synchronise(struct blocks *blocks, uint64_t offset)
+/* At the PSB at @offset: libipt's status. *err: -ENOMEM. */
+static int synchronise(struct blocks *blocks, uint64_t offset, int *err)
 {
 	struct pt_image *image;
 	int status = pt_blk_sync_set(blocks->decoder, offset);
@@ -397,8 +407,9 @@ static int synchronise(struct blocks *blocks, uint64_t offset)
 		return status;
 	if (pt_blk_time(blocks->decoder, &tsc, NULL, NULL) >= 0)
 		walk_set_tsc(&blocks->walk, tsc);
-	if (walk_image(&blocks->walk, &image) || pt_blk_set_image(blocks->decoder, image) < 0)
-		return -pte_nomem;
+	*err = walk_image(&blocks->walk, &image);
+	if (!*err && pt_blk_set_image(blocks->decoder, image) < 0)
+		*err = -ENOMEM;
 	blocks->enabled = blocks->starting = !(status & pts_ip_suppressed);
 	return status;
 }
@@ -450,12 +461,10 @@ static int decode_segments(struct blocks *blocks)
 		int status;
 
 		blocks->position = blocks->previous = psb;
-		status = synchronise(blocks, psb);
-		if (status >= 0)
+		status = synchronise(blocks, psb, &err);
+		if (status >= 0 && !err)
 			status = decode_segment(blocks, status, &err);
-		if (status == -pte_nomem)
-			return -ENOMEM;
-		if (status >= 0)
+		if (status >= 0 || err)
 			break;
 		note_error(blocks, status);
 		psb = walk_next_psb(&blocks->walk, psb, blocks->position);

@@ -54,7 +54,7 @@ static struct block_end classify(struct insn_cache *cache, const struct pt_block
 struct block_end insn_cache_block_end(struct insn_cache *cache, const struct pt_block *block)
 {
 	struct block_end *entry =
-		&cache->entries[(block->end_ip ^ block->end_ip >> 15) % INSN_CACHE_SIZE];
+		&cache->entries[(block->end_ip ^ block->end_ip >> 16) % INSN_CACHE_SIZE];
 
 	if (block->truncated)
 		return classify(cache, block);

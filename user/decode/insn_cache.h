@@ -7,7 +7,7 @@
 
 #include <intel-pt.h>
 
-#define INSN_CACHE_SIZE 32768
+#define INSN_CACHE_SIZE (1u << 16)
 
 struct block_end {
 	uint64_t ip, target; /* target: of direct branches */

@@ -68,10 +68,15 @@ static bool is_endless(struct insns *insns, const struct pt_insn *pt_insn)
 {
 	struct insn insn;
 
-	if (pt_insn->iclass == ptic_other ||
-	    insn_decode(pt_insn->raw, pt_insn->size, pt_insn->ip, mode_bits(pt_insn->mode), &insn))
+	if (pt_insn->iclass == ptic_other)
 		return false;
-	return walk_loop_closed(&insns->loop, insn.class, pt_insn->ip);
+	if (!insn_decode(pt_insn->raw, pt_insn->size, pt_insn->ip, mode_bits(pt_insn->mode),
+			 &insn) &&
+	    insn.class != INSN_JMP && insn.class != INSN_CALL && insn.class != INSN_OTHER) {
+		walk_loop_reset(&insns->loop);
+		return false;
+	}
+	return walk_loop_closed(&insns->loop, pt_insn->ip);
 }
 
 static int decode_segment(struct insns *insns, int status, int *err)
@@ -100,7 +105,7 @@ static int decode_segment(struct insns *insns, int status, int *err)
 	}
 }
 
-static int synchronise(struct insns *insns, uint64_t offset)
+static int synchronise(struct insns *insns, uint64_t offset, int *err)
 {
 	int status = pt_insn_sync_set(insns->decoder, offset);
 	struct pt_image *image;
@@ -110,8 +115,9 @@ static int synchronise(struct insns *insns, uint64_t offset)
 		return status;
 	if (pt_insn_time(insns->decoder, &tsc, NULL, NULL) >= 0)
 		walk_set_tsc(&insns->walk, tsc);
-	if (walk_image(&insns->walk, &image) || pt_insn_set_image(insns->decoder, image) < 0)
-		return -pte_nomem;
+	*err = walk_image(&insns->walk, &image);
+	if (!*err && pt_insn_set_image(insns->decoder, image) < 0)
+		*err = -ENOMEM;
 	return status;
 }
 
@@ -124,12 +130,10 @@ static int decode_segments(struct insns *insns)
 		int status;
 
 		insns->position = insns->previous = psb;
-		status = synchronise(insns, psb);
-		if (status >= 0)
+		status = synchronise(insns, psb, &err);
+		if (status >= 0 && !err)
 			status = decode_segment(insns, status, &err);
-		if (status == -pte_nomem)
-			return -ENOMEM;
-		if (status >= 0)
+		if (status >= 0 || err)
 			break;
 		insns->stats.gaps++;
 		insns->stats.error_gaps++;

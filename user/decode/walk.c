@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "image/insn.h"
 
 /* SDM, "Time Stamp Counter (TSC) Packet": 7 bytes. */
 #define TSC_BITS 56
@@ -179,12 +178,8 @@ void walk_loop_reset(struct walk_loop *loop)
 	*loop = (struct walk_loop){ .left = 1, .limit = 1 };
 }
 
-bool walk_loop_closed(struct walk_loop *loop, uint8_t class, uint64_t ip)
+bool walk_loop_closed(struct walk_loop *loop, uint64_t ip)
 {
-	if (class != INSN_JMP && class != INSN_CALL) {
-		walk_loop_reset(loop);
-		return false;
-	}
 	if (ip == loop->ip)
 		return true;
 	if (!--loop->left) {
@@ -206,7 +201,8 @@ enum branch_gap walk_gap_of_error(int error)
 	case pte_bad_packet:
 	case pte_bad_context:
 	case pte_bad_config:
-	case pte_eos: /* the stream ends inside a packet that must follow another */
+	case pte_nomem: /* libipt's queue of events is full: more than a PSB+ may hold */
+	case pte_eos:   /* the stream ends inside a packet that must follow another */
 		return GAP_BAD_PACKET;
 	default:
 		return GAP_MISMATCH;

@@ -49,16 +49,15 @@ uint64_t walk_find_psb(const struct walk *walk, uint64_t offset);
 uint64_t walk_next_psb(const struct walk *walk, uint64_t psb, uint64_t position);
 
 /*
- * Direct branches that come back to an address without having used any trace will do so for ever:
- * the trace does not fit the bytes. Brent's way: the address to meet again is renewed at each power
- * of two.
+ * Code that comes back to an address without having used any trace will do so for ever: the trace
+ * does not fit the bytes. Brent's way: the address to meet again is renewed at each power of two.
  */
 struct walk_loop {
 	uint64_t ip, left, limit;
 };
 void walk_loop_reset(struct walk_loop *loop);
-/* A branch of @class (enum insn_class) at @ip was passed. Whether the loop has closed. */
-bool walk_loop_closed(struct walk_loop *loop, uint8_t class, uint64_t ip);
+/* A stretch that ended at @ip, without trace, was passed. Whether the loop has closed. */
+bool walk_loop_closed(struct walk_loop *loop, uint64_t ip);
 
 /* The class of gap that libipt's @error (negative) makes. */
 enum branch_gap walk_gap_of_error(int error);
