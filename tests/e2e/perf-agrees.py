@@ -12,7 +12,7 @@ import lib
 
 PROGRAMS = [("fixed", []), ("calls", []), ("signals", []), ("longjmps", []), ("exceptions", []),
             ("tailcalls", []), ("coroutines", []), ("panics", []), ("throws", []),
-            ("workers", ["8", "1"]), ("many", []), ("dlopens", ["1"]), ("sigtraps", []),
+            ("workers", ["8", "1"]), ("many", ["50"]), ("dlopens", ["1"]), ("sigtraps", []),
             ("processes", []), ("snapwork", [])]
 LOST = re.compile(r"\s*(Warning:|AUX data lost \d+ times out of \d+!)?\s*$")
 

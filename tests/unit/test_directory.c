@@ -199,6 +199,26 @@ TEST(bad_parents_fail_and_leak_nothing)
 	remove_parent();
 }
 
+TEST(prepare_creates_the_parent_or_says_why_not)
+{
+	char path[128];
+	struct stat st;
+
+	make_parent();
+	snprintf(path, sizeof(path), "%s/a/b", parent);
+	CHECK_EQ(directory_prepare(path, NOBODY_CHANGES), 0);
+	CHECK_EQ(stat(path, &st), 0);
+	CHECK_EQ(directory_prepare(path, NOBODY_CHANGES), 0);
+	snprintf(path, sizeof(path), "%s/file", parent);
+	close(open(path, O_CREAT | O_WRONLY, 0600));
+	CHECK_EQ(directory_prepare(path, NOBODY_CHANGES), -ENOTDIR);
+	if (mount("none", parent, "tmpfs", MS_RDONLY, "size=64k"))
+		SKIP("mount: not allowed here");
+	CHECK_EQ(directory_prepare(parent, NOBODY_CHANGES), -EROFS);
+	CHECK_EQ(umount(parent), 0);
+	remove_parent();
+}
+
 TEST(a_read_only_parent_is_refused)
 {
 	struct snapshot_directory dir;

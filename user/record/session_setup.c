@@ -98,8 +98,10 @@ static enum exit_code check_budget(const struct session_options *options)
 static enum exit_code check_output(const struct session_options *options)
 {
 	unsigned int removed = 0, recovered = 0;
-	int err = directory_recover(options->output, &removed, &recovered);
+	int err = directory_prepare(options->output, options->owner_uid, options->owner_gid);
 
+	if (!err)
+		err = directory_recover(options->output, &removed, &recovered);
 	if (err) {
 		log_errno(err, "write snapshots below %s; choose another place with --output",
 			  options->output);

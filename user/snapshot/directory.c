@@ -49,6 +49,20 @@ static int make_parents(const char *path, uid_t uid, gid_t gid)
 	return 0;
 }
 
+int directory_prepare(const char *parent, uid_t owner_uid, gid_t owner_gid)
+{
+	const int err = make_parents(parent, owner_uid, owner_gid);
+	struct stat st;
+
+	if (err)
+		return err;
+	if (stat(parent, &st))
+		return -errno;
+	if (!S_ISDIR(st.st_mode))
+		return -ENOTDIR;
+	return faccessat(AT_FDCWD, parent, W_OK | X_OK, AT_EACCESS) ? -errno : 0;
+}
+
 /* NAME as a file name: no slashes, not hidden, not too long, UTF-8 or not. */
 static void clean_name(const char *name, char out[MAX_NAME + 1])
 {

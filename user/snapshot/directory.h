@@ -27,6 +27,12 @@ struct snapshot_directory {
 	}
 
 /*
+ * Creates @parent, with its parents, unless it is there: what is created belongs to the owner.
+ * 0; -errno, also when nothing can be created in it: to know that before anything is recorded.
+ */
+int directory_prepare(const char *parent, uid_t owner_uid, gid_t owner_gid);
+
+/*
  * Creates PARENT (with its parents) and PARENT/NAME-...-SEQ.part/images; a taken SEQ gives the next
  * free one. Unless @owner_uid is (uid_t)-1 all that is created belongs to that user. 0 or -errno,
  * *dir then holds nothing.
