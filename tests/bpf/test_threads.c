@@ -327,35 +327,76 @@ static uint64_t oncpu_of(const struct fixture *f)
 	return ns;
 }
 
+/* The target's CPU time by the kernel's own account, its running stretch included. */
+static uint64_t cpu_clock(const struct fixture *f)
+{
+	struct timespec now;
+	clockid_t clock;
+
+	CHECK_EQ(clock_getcpuclockid(f->target.pid, &clock), 0);
+	CHECK_EQ(clock_gettime(clock, &now), 0);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Our account, and the kernel's just before and just after. */
+struct sample {
+	uint64_t before, ours, after;
+};
+
+static struct sample take(const struct fixture *f)
+{
+	struct sample sample = { .before = cpu_clock(f) };
+
+	sample.ours = oncpu_of(f);
+	sample.after = cpu_clock(f);
+	return sample;
+}
+
+/* Between two samples both accounts grew alike, whatever else runs on the machine. */
+static void check_alike(const struct sample *from, const struct sample *to)
+{
+	const uint64_t least = to->before - from->after, most = to->after - from->before;
+	const uint64_t ours = to->ours - from->ours;
+
+	CHECK(ours + 2000000 >= least * 9 / 10);
+	CHECK(ours <= most * 11 / 10 + 2000000);
+}
+
 TEST(oncpu_time_is_the_threads_cpu_time)
 {
 	struct fixture f = set_up(false, false);
-	const uint64_t cpu0 = ask(&f, 'w'), ours0 = oncpu_of(&f);
-	uint64_t cpu1, ours1;
+	struct sample start, spun, slept;
 
-	cpu1 = ask(&f, 's');
-	ours1 = oncpu_of(&f);
-	CHECK(cpu1 - cpu0 >= 50000000);
-	/* equal but for the edges of the measurement; sleeping adds nothing */
-	CHECK(ours1 - ours0 > (cpu1 - cpu0) * 9 / 10);
-	CHECK(ours1 - ours0 < (cpu1 - cpu0) * 11 / 10 + 5000000);
 	ask(&f, 'w');
-	CHECK(oncpu_of(&f) - ours1 < 20000000);
+	start = take(&f);
+	ask(&f, 's');
+	spun = take(&f);
+	CHECK(spun.before - start.after >= 45000000);
+	check_alike(&start, &spun);
+	ask(&f, 'w'); /* sleeping adds nothing */
+	slept = take(&f);
+	check_alike(&spun, &slept);
 	tear_down(&f);
+}
+
+/* Waits until the running target has used @ns more. */
+static struct sample take_after(const struct fixture *f, const struct sample *from, uint64_t ns)
+{
+	for (int i = 0; i < 2000 && cpu_clock(f) < from->after + ns; i++)
+		usleep(10000);
+	CHECK(cpu_clock(f) >= from->after + ns);
+	return take(f);
 }
 
 TEST(oncpu_time_includes_the_stretch_that_runs)
 {
 	struct fixture f = set_up(false, false);
-	uint64_t before, after;
+	struct sample first, second;
 
 	ask(&f, 'r');
-	usleep(20000);
-	before = oncpu_of(&f);
-	usleep(100000);
-	after = oncpu_of(&f);
-	CHECK(after - before > 10000000); /* it shares the machine with others */
-	CHECK(after - before < 400000000);
+	first = take(&f);
+	second = take_after(&f, &first, 40000000);
+	check_alike(&first, &second);
 	target_tell(&f.target, 'n');
 	tear_down(&f);
 }
@@ -363,16 +404,18 @@ TEST(oncpu_time_includes_the_stretch_that_runs)
 TEST(a_thread_that_runs_when_it_joins_counts_from_then)
 {
 	struct fixture f = set_up(false, false);
-	uint64_t first;
+	struct sample join, first, second;
 
 	CHECK_EQ(evaluator_remove_thread(f.evaluator, f.target.pid), 0);
 	ask(&f, 'r');
 	usleep(50000);
+	join = (struct sample){ .before = cpu_clock(&f) };
 	CHECK_EQ(evaluator_add_thread(f.evaluator, f.target.pid, f.target.pid), 0);
-	first = oncpu_of(&f);
-	CHECK(first < 30000000);
-	usleep(100000);
-	CHECK(oncpu_of(&f) - first > 10000000);
+	join.after = cpu_clock(&f);
+	first = take(&f);
+	CHECK(first.ours <= (first.after - join.before) * 11 / 10 + 2000000);
+	second = take_after(&f, &first, 40000000);
+	check_alike(&join, &second);
 	tear_down(&f);
 }
 

@@ -303,7 +303,7 @@ TEST(sample_lets_a_share_through)
 
 TEST(rate_bounds_the_fires_in_any_window)
 {
-	const struct ptbpf_trigger trigger = { .rate_count = 3, .rate_ns = 400000000 };
+	const struct ptbpf_trigger trigger = { .rate_count = 3, .rate_ns = 1500000000 };
 	struct fixture f = set_up(&trigger, false);
 	uint64_t start;
 
