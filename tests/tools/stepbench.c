@@ -27,7 +27,7 @@
 
 #include "base/vec.h"
 #include "image/insn.h"
-#include "record/soft/block.h"
+#include "record/soft/block_exec.h"
 
 #define MAX_THREADS 1024
 
@@ -46,6 +46,9 @@ struct thread {
 	/* verify: the truth since the plan was made */
 	VEC(struct block_event) truth;
 	uint64_t executed;
+	struct block_mem *known; /* with state: what block_exec() makes of each step */
+	struct block_state state;
+	bool is_computed;
 };
 
 struct bench {
@@ -59,7 +62,8 @@ struct bench {
 	size_t n_threads;
 	pid_t leader;
 	bool started;
-	uint64_t instructions, stops, decisions, plans, pokes, single_steps, mid_checks, bad;
+	uint64_t instructions, stops, decisions, plans, pokes, single_steps, mid_checks, computed,
+		bad;
 	uint64_t random;
 };
 
@@ -104,7 +108,7 @@ static struct thread *find_thread(struct bench *bench, pid_t tid)
 	thread = &bench->threads[bench->n_threads++];
 	memset(thread, 0, sizeof(*thread));
 	thread->tid = tid;
-	if (block_plan_new(&thread->plan))
+	if (block_plan_new(&thread->plan) || block_mem_new(&thread->known))
 		die("block_plan_new");
 	block_cache_set_exclusive(bench->cache, bench->n_threads == 1);
 	return thread;
@@ -116,6 +120,7 @@ static void drop_thread(struct bench *bench, pid_t tid)
 		if (bench->threads[i].tid != tid)
 			continue;
 		block_plan_free(bench->threads[i].plan);
+		block_mem_free(bench->threads[i].known);
 		vec_free(&bench->threads[i].truth);
 		bench->threads[i] = bench->threads[--bench->n_threads];
 		break;
@@ -163,6 +168,10 @@ static void load_regions(struct bench *bench)
 	fclose(maps);
 	if (block_cache_set_regions(bench->cache, regions.data, regions.len))
 		die("block_cache_set_regions");
+	for (size_t i = 0; i < bench->n_threads; i++) {
+		if (block_mem_set_regions(bench->threads[i].known, regions.data, regions.len))
+			die("block_mem_set_regions");
+	}
 	vec_free(&regions);
 }
 
@@ -335,6 +344,42 @@ static bool check_place(struct bench *bench, struct thread *thread, bool is_over
 	return is_over || err;
 }
 
+/* Computes the instruction that is about to be stepped. */
+static void compute(struct bench *bench, struct thread *thread)
+{
+	struct insn_ops ops;
+	struct block_event event;
+	struct block_site site;
+	struct insn insn;
+	uint8_t code[16];
+	uint64_t next, ip = thread->regs.rip;
+	size_t got = read_memory(bench, ip, code, 15);
+
+	if (!thread->is_computed || thread->executed == 0) {
+		block_mem_begin(thread->known, &bench->reader, bench->n_threads == 1);
+		block_state_init(&thread->state, &thread->regs);
+	}
+	thread->is_computed = false;
+	if (insn_decode(code, got, ip, 64, &insn) || insn_ops_decode(code, got, ip, 64, &ops))
+		return;
+	site = (struct block_site){ &ops, ip, insn.length };
+	if (ops.op == INSN_OP_REP)
+		return;
+	thread->is_computed =
+		block_exec(&thread->state, thread->known, &site, &next, &event) <= BLOCK_FLOW_EVENT;
+}
+
+static void check_computed(struct bench *bench, struct thread *thread)
+{
+	if (!thread->is_computed || !thread->executed)
+		return;
+	bench->computed++;
+	if (!block_state_matches(&thread->state, &thread->regs)) {
+		report(bench, thread, "computed registers differ", NULL);
+		thread->is_computed = false;
+	}
+}
+
 static void make_plan(struct bench *bench, struct thread *thread)
 {
 	thread->truth.len = 0;
@@ -363,6 +408,8 @@ static int resume(struct bench *bench, struct thread *thread, int sig)
 		set_registers(bench, thread);
 		request = PTRACE_CONT;
 	}
+	if (bench->mode == VERIFY && thread->planned)
+		compute(bench, thread);
 	thread->stepping = request == PTRACE_SINGLESTEP;
 	return (int)ptrace(request, thread->tid, 0, sig);
 }
@@ -396,8 +443,10 @@ static void on_stop(struct bench *bench, struct thread *thread, int sig)
 	if (thread->in_syscall)
 		after_syscall(bench, thread);
 	if (bench->mode == VERIFY && thread->planned) {
-		if (is_ours)
+		if (is_ours) {
 			add_truth(bench, thread, &before);
+			check_computed(bench, thread);
+		}
 		if (check_place(bench, thread, !is_ours))
 			thread->planned = false;
 	} else if (bench->mode == BLOCK) {
@@ -508,10 +557,11 @@ static void print(const struct bench *bench, double seconds)
 	       (double)bench->instructions / stops, bench->single_steps);
 	if (bench->mode != BARE)
 		printf("%s: %.2f decisions and %.2f debug register writes a plan, %" PRIu64
-		       " plans, %" PRIu64 " places checked, %" PRIu64 " disagreements\n",
+		       " plans, %" PRIu64 " places and %" PRIu64 " computed steps checked, %" PRIu64
+		       " disagreements\n",
 		       names[bench->mode], (double)bench->decisions / resolved,
 		       (double)bench->pokes / resolved, bench->plans, bench->mid_checks,
-		       bench->bad);
+		       bench->computed, bench->bad);
 }
 
 static int usage(void)
