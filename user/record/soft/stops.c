@@ -196,7 +196,6 @@ static void reached_stop(struct stepper *stepper, struct soft_thread *thread)
 			continue;
 		process->n_starts = 0;
 		blocks_set_barriers(process);
-		thread->hold_event = true;
 		stepper_hold_all(stepper);
 		stepper_tell(stepper, thread, SOURCE_START);
 		return;
