@@ -17,6 +17,8 @@ PROGRAMS = [
     ("workers", ["20", "3"], True), ("rebalance", [], True),
 ]
 
+DYNAMIC = ("calls", "panics")
+
 
 def whole_run(name, args):
     truth_file = os.path.join(lib.new_dir("truth"), "log")
@@ -34,7 +36,7 @@ def whole_run(name, args):
 def check_counts(name, threads, truth):
     seen = collections.Counter()
     for thread in threads.values():
-        for s in map(lib.to_slice, thread["slices"]):
+        for s in thread["slices"]:
             # a coroutine that goes on is shown again, but not called again
             if s.name in truth.functions and s.begin_edge != "switched":
                 seen[s.name] += 1
@@ -50,7 +52,7 @@ def check_nesting(name, threads, truth):
         if tid not in threads:
             wrong.append("thread %d is not in the snapshot" % tid)
             continue
-        slices = [lib.to_slice(s) for s in threads[tid]["slices"]]
+        slices = threads[tid]["slices"]
         got = lib.sliced_calls(slices, set(truth.functions))
         if got != want:
             wrong.append("thread %d: %s" % (tid, lib.first_difference(got, want)))
@@ -63,7 +65,7 @@ def check_edges(name, threads):
     for tid, thread in threads.items():
         if thread.get("gaps"):
             wrong.append("thread %d has gaps: %s" % (tid, thread["gaps"][:3]))
-        slices = [lib.to_slice(s) for s in thread["slices"]]
+        slices = thread["slices"]
         if not slices:
             continue
         first, last = min(s.begin for s in slices), max(s.end for s in slices)
@@ -82,7 +84,8 @@ def callgrind_counts(name, args):
     out = os.path.join(lib.new_dir("callgrind"), "out")
     subprocess.run(["valgrind", "-q", "--tool=callgrind", "--compress-strings=no",
                     "--compress-pos=no", "--callgrind-out-file=" + out, lib.program(name)] + args,
-                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True,
+                   env=dict(os.environ, PTBPF_TRUTH=out + "-truth"))
     counts, own, called = collections.Counter(), None, None
     with open(out, errors="replace") as f:
         for line in f:
@@ -103,7 +106,7 @@ def check_callgrind(name, args, threads, truth):
     want = callgrind_counts(name, args)
     seen = collections.Counter()
     for thread in threads.values():
-        for s in map(lib.to_slice, thread["slices"]):
+        for s in thread["slices"]:
             if os.path.basename(s.object) == name:
                 seen[s.name] += 1
     # callgrind calls a jump to another function a call, too: so do our slices
@@ -111,11 +114,12 @@ def check_callgrind(name, args, threads, truth):
     different = ["%s: %d decoded, callgrind %d" % (f, seen[f], want[f])
                  for f in sorted(names) if seen[f] != want[f]]
     lib.check(name + "/counts_equal_callgrind", not different, "\n".join(different))
+    # A static program's libc takes other ways under valgrind, whose processor has other features.
     rest = ["%s: %d decoded, callgrind %d" % (f, seen[f], want[f])
             for f in sorted((set(seen) & set(want)) - names) if seen[f] != want[f]]
-    for line in rest:
-        print("other function of the main object, " + line)
-    lib.check(name + "/other_functions_equal_callgrind", not rest, "\n".join(rest))
+    print("\n".join("other function of the main object, " + line for line in rest))
+    if name in DYNAMIC:
+        lib.check(name + "/other_functions_equal_callgrind", not rest, "\n".join(rest))
 
 
 def main():

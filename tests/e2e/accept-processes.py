@@ -12,7 +12,7 @@ def names_of(snapshot):
     found = {}
     for thread in snapshot.timeline()["threads"]:
         names = found.setdefault(thread["pid"], set())
-        names.update(lib.to_slice(s).name for s in thread["slices"])
+        names.update(s.name for s in thread["slices"])
     return found
 
 
@@ -66,7 +66,7 @@ def with_follow():
             if not lib.check(name + "/runs", run.code == 0 and snapshot and finished,
                              lib.describe(run) + " finished %s" % finished):
                 continue
-            seen = sum(lib.to_slice(s).name == function
+            seen = sum(s.name == function
                        for t in snapshot.timeline()["threads"] for s in t["slices"])
             lib.check(name + "/every_call_of_the_children", seen == calls, seen)
     with lib.case("follow_trigger"):
@@ -86,7 +86,7 @@ def execs():
             if not lib.check(mode + "/runs", run.code == 0 and snapshot and finished,
                              lib.describe(run) + " finished %s" % finished):
                 continue
-            seen = sum(lib.to_slice(s).name == "after_exec"
+            seen = sum(s.name == "after_exec"
                        for t in snapshot.timeline()["threads"] for s in t["slices"])
             lib.check(mode + "/calls_after_it", seen == 3, seen)
             before = set().union(*names_of(snapshot).values())

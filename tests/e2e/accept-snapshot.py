@@ -119,7 +119,7 @@ def start_at():
     if not lib.check("start_at/snapshot", run.code == 0 and run.snapshots, lib.describe(run)):
         return
     snapshot = lib.Snapshot(run.snapshots[0])
-    slices = [lib.to_slice(s) for t in snapshot.timeline()["threads"] for s in t["slices"]]
+    slices = [s for t in snapshot.timeline()["threads"] for s in t["slices"]]
     names = [s.name for s in slices]
     lib.check("start_at/nothing_before", "fib" not in names and names.count("sorting") == 1 and
               names.count("compare") > 20, names[:20])

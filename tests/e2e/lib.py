@@ -182,33 +182,45 @@ def plain_name(name):
     return name.split(" ")[-1] if "<" not in name else name
 
 
-def edge(value):
-    return {True: "inferred", False: "seen", None: "seen"}.get(value, value)
-
-
 class Snapshot:
+    """A snapshot directory and the trace.json in it."""
+
     def __init__(self, path, timeline=None):
         self.path = path
         self.meta = load_json(os.path.join(path, "snapshot.json"))
         self.timeline_path = timeline or os.path.join(path, "trace.json")
+        self._timeline = None
 
     def timeline(self):
-        return load_json(self.timeline_path)
+        """trace.json with its slices as Slice; all times absolute."""
+        if not self._timeline:
+            self._timeline = load_timeline(self.timeline_path)
+        return self._timeline
 
     def threads(self):
         """{tid: thread object of trace.json}"""
         return {t["tid"]: t for t in self.timeline()["threads"]}
 
     def slices(self, tid):
-        return [to_slice(s) for s in self.threads()[tid]["slices"]]
+        return self.threads()[tid]["slices"]
 
     def fired_tid(self):
         return self.meta["trigger"]["tid"]
 
 
-def to_slice(s):
-    return Slice(plain_name(s["name"]), s.get("object", ""), s["depth"], s["begin_ns"], s["end_ns"],
-                 edge(s.get("begin_edge")), edge(s.get("end_edge")))
+def load_timeline(path):
+    """docs/formats.md describes the file."""
+    timeline = load_json(path)
+    start = timeline["start_ns"]
+    for thread in timeline["threads"]:
+        thread["slices"] = [
+            Slice(plain_name(s["name"]), s["object"], s["depth"], start + s["begin_ns"],
+                  start + s["end_ns"], s.get("begin_edge", "seen"), s.get("end_edge", "seen"))
+            for s in thread["slices"]]
+        for gap in thread["gaps"]:
+            gap["begin_ns"] += start
+            gap["end_ns"] += start
+    return timeline
 
 
 def aux_chunks(path):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * rebalance [N]: a thread calls marker_before_rebalance(), then N more threads (default 15) come,
+ * rebalance [N]: a thread calls marker_before_rebalance(), then N more threads (default 7) come,
  * so that its ring must shrink; then it calls marker_after_rebalance() and trigger_here(). flags:
  * -static
  */
@@ -58,7 +58,7 @@ static void *stay(void *argument)
 
 int main(int argc, char **argv)
 {
-	const int n = argc > 1 ? atoi(argv[1]) : 15;
+	const int n = argc > 1 ? atoi(argv[1]) : 7;
 	pthread_t first, more[64];
 
 	if (n > 64)
