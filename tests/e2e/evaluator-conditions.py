@@ -16,12 +16,12 @@ class Evaluator:
     def __init__(self, name, uid):
         self.name, self.uid = name, uid
 
-    def run(self, *triggers, arguments=(), options=()):
+    def run(self, *triggers, arguments=(), options=(), command=(SERVES,)):
         out = lib.new_dir(self.name, 0o777)
         options = ["--multi-thread", *options]
         for trigger in triggers:
             options += ["-t", trigger]
-        run = lib.record(*options, "--", SERVES, *arguments, out=out, uid=self.uid, cwd="/")
+        run = lib.record(*options, "--", *command, *arguments, out=out, uid=self.uid, cwd="/")
         return run, [lib.Snapshot(path).meta for path in run.snapshots]
 
     def fires(self, case, trigger, expected, **options):
@@ -76,6 +76,8 @@ def conditions(ev):
     ev.fires("address", "addr:serves+0x%x,arg0=3" % address_of("assist"), {0: 3})
     offset = second_instruction("assist")
     ev.fires("offset", "sym:assist+0x%x" % offset, {"symbol": "assist+0x%x" % offset})
+    ev.fires("after_exec", "sym:serve,arg0==2", {0: 2, "comm": "serves"},
+             command=["sh", "-c", "exec " + SERVES])
     ev.fires("main_thread_gone", "sym:serve,arg0==12", {0: 12}, arguments=["orphan"])
     ev.never("sample", "sym:serve,sample=0.000001", 13)
     ev.never("no_argument_matches", "sym:serve,arg0==1000", 13)

@@ -437,15 +437,39 @@ int session_process_scan(struct session *session, struct session_process *proces
 	return 0;
 }
 
-/* Can the process map further objects? Only then may a name that is nowhere still appear. */
-static bool may_load_more(const struct session_process *process)
+static bool imports_any(const struct object *object, const char *const *names)
 {
+	for (; *names; names++) {
+		if (object_imports(object, *names))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Can the process map further objects, or become another program, as a script that ends in exec
+ * does? Only then may a name that is nowhere still appear.
+ */
+static bool may_load_more(const struct session *session, const struct session_process *process)
+{
+	static const char *const loads[] = { "dlopen", "dlmopen", NULL };
+	static const char *const execs[] = { "execve", "execv",  "execvp",  "execvpe",  "execl",
+					     "execlp", "execle", "fexecve", "execveat", NULL };
+	static const char *const spawns[] = { "posix_spawn", "posix_spawnp", NULL };
 	const struct session_mapping *mapping;
+	bool main_program = true;
 
 	vec_for_each(mapping, &process->mappings) {
-		if (mapping->object && (object_imports(mapping->object, "dlopen") ||
-					object_imports(mapping->object, "dlmopen")))
+		if (!mapping->object)
+			continue;
+		if (imports_any(mapping->object, loads))
 			return true;
+		/* libraries can, too, but only the program itself decides to */
+		if (main_program &&
+		    (imports_any(mapping->object, execs) ||
+		     (session->options->follow_forks && imports_any(mapping->object, spawns))))
+			return true;
+		main_program = false;
 	}
 	return false;
 }
@@ -456,10 +480,12 @@ static int not_found(struct session *session, const char *what, const char *spec
 	char nearest[1024];
 
 	resolve_nearest_text(&session->nearest, nearest, sizeof(nearest));
-	if (may_load_more(process)) {
-		session_warn(session,
-			     "%s %s: nowhere yet; waiting for an object that is loaded later%s%s%s",
-			     what, spec, nearest[0] ? " (" : "", nearest, nearest[0] ? ")" : "");
+	if (may_load_more(session, process)) {
+		session_warn(
+			session,
+			"%s %s: nowhere in %s yet; waiting for what it loads or executes%s%s%s",
+			what, spec, process->comm, nearest[0] ? " (" : "", nearest,
+			nearest[0] ? ")" : "");
 		return 0;
 	}
 	log_err("%s %s: no such function in %s or its libraries%s%s", what, spec, process->comm,
