@@ -469,8 +469,6 @@ static int decode_segments(struct blocks *blocks)
 		note_error(blocks, status);
 		psb = walk_next_psb(&blocks->walk, psb, blocks->position);
 	}
-	if (!err)
-		end_chunk(blocks);
 	return err;
 }
 
@@ -482,7 +480,7 @@ static int decode_chunk(struct blocks *blocks, const struct recording_chunk *chu
 	err = walk_enter(&blocks->walk, chunk, &config);
 	if (!err)
 		join_chunk(blocks, chunk);
-	if (!err && chunk->size) {
+	if (!err && blocks->walk.size) {
 		config.flags.variant.block.end_on_call = 1;
 		config.flags.variant.block.end_on_jump = 1;
 		config.flags.variant.block.enable_tick_events = 1;
@@ -491,6 +489,8 @@ static int decode_chunk(struct blocks *blocks, const struct recording_chunk *chu
 		pt_blk_free_decoder(blocks->decoder);
 		blocks->decoder = NULL;
 	}
+	if (!err)
+		end_chunk(blocks);
 	walk_leave(&blocks->walk);
 	return err;
 }

@@ -148,7 +148,7 @@ static int decode_chunk(struct insns *insns, const struct recording_chunk *chunk
 	int err;
 
 	err = walk_enter(&insns->walk, chunk, &config);
-	if (!err && chunk->size) {
+	if (!err && insns->walk.size) {
 		config.flags.variant.insn.enable_tick_events = 1;
 		insns->decoder = pt_insn_alloc_decoder(&config);
 		err = insns->decoder ? decode_segments(insns) : -ENOMEM;

@@ -32,21 +32,29 @@ static void configure(const struct recording *recording, const struct recording_
 	(void)pt_cpu_errata(&config->errata, &config->cpu);
 }
 
-/* Bytes at the chunk's end that are the beginning of a packet only: no error, and no trace. */
+/*
+ * Bytes at the chunk's end that are the beginning of something only, a packet or a PSB+: no error,
+ * and no trace.
+ */
 static uint64_t cut_off(struct pt_packet_decoder *packets, const struct pt_config *config)
 {
+	uint64_t psb, end, size = (uint64_t)(config->end - config->begin);
 	struct pt_packet packet;
-	uint64_t offset;
+	bool whole = false;
 	int status;
 
-	if (pt_pkt_sync_backward(packets) < 0)
+	if (pt_pkt_sync_backward(packets) < 0 || pt_pkt_get_sync_offset(packets, &psb) < 0)
 		return 0;
-	do
+	for (;;) {
 		status = pt_pkt_next(packets, &packet, sizeof(packet));
-	while (status > 0);
-	if (status != -pte_eos || pt_pkt_get_offset(packets, &offset) < 0)
+		if (status < 0)
+			break;
+		/* An overflow inside a PSB+ ends it too. */
+		whole |= packet.type == ppt_psbend || packet.type == ppt_ovf;
+	}
+	if (status != -pte_eos || pt_pkt_get_offset(packets, &end) < 0)
 		return 0;
-	return (uint64_t)(config->end - config->begin) - offset;
+	return size - (whole ? end : psb);
 }
 
 int walk_enter(struct walk *walk, const struct recording_chunk *chunk, struct pt_config *config)
@@ -61,12 +69,14 @@ int walk_enter(struct walk *walk, const struct recording_chunk *chunk, struct pt
 	if (near_ns && recording->clock.mult && near_ns >= recording->clock.zero)
 		walk->reference = clock_ns_to_tsc(&recording->clock, near_ns);
 	walk->epoch = 0;
+	walk->size = 0;
 	if (chunk->size) {
 		configure(recording, chunk, config);
 		walk->packets = pt_pkt_alloc_decoder(config);
 		if (!walk->packets)
 			return -ENOMEM;
 		config->end -= cut_off(walk->packets, config);
+		walk->size = (uint64_t)(config->end - config->begin);
 	}
 	return images_process(&walk->engine->images, chunk->pid, &walk->process);
 }
@@ -162,9 +172,9 @@ uint64_t walk_find_psb(const struct walk *walk, uint64_t offset)
 	const struct recording_chunk *chunk = walk->chunk;
 	const uint8_t *found;
 
-	if (offset >= chunk->size)
+	if (offset >= walk->size)
 		return UINT64_MAX;
-	found = memmem(chunk->data + offset, chunk->size - offset, psb, sizeof(psb));
+	found = memmem(chunk->data + offset, walk->size - offset, psb, sizeof(psb));
 	return found ? (uint64_t)(found - chunk->data) : UINT64_MAX;
 }
 

@@ -13,6 +13,7 @@ struct walk {
 	const struct recording_chunk *chunk;
 	struct image_process *process;
 	size_t epoch;
+	uint64_t size;                     /* of the chunk, without what is cut off at its end */
 	struct pt_packet_decoder *packets; /* over the chunk */
 	uint64_t base;                     /* bytes of the thread's chunks before this one */
 	uint64_t time_ns;                  /* of the last time packet; never decreases */
