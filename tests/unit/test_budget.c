@@ -498,6 +498,31 @@ TEST(a_birth_costs_no_more_than_it_needs_and_keeps_history)
 	machine_free(m);
 }
 
+TEST(a_tail_stays_while_nobody_needs_the_room)
+{
+	struct machine *m = machine_new(4 << 20, BALANCE_ACTIVITY, 1);
+
+	birth(m, 1, 1 << 20);
+	plan(m, false);
+	for (int i = 0; i < 10; i++)
+		period(m);
+	birth(m, 2, 0);
+	plan(m, false);
+	CHECK_EQ(m->threads[1].tail, 1 << 20);
+	for (int i = 0; i < 11; i++)
+		period(m); /* the ring holds as much as the tail, but is not full */
+	CHECK_EQ(m->threads[1].tail, 1 << 20);
+	birth(m, 3, 0);
+	birth(m, 4, 0);
+	plan(m, false);
+	CHECK(m->threads[3].ring && m->threads[4].ring);
+	CHECK(m->threads[1].tail < 1 << 20);
+	for (int i = 0; i < 40; i++)
+		period(m);
+	CHECK_EQ(m->threads[1].tail, 0);
+	machine_free(m);
+}
+
 TEST(a_reused_tid_gives_up_the_ring_of_its_former_bearer)
 {
 	struct machine *m = machine_new(256 * 1024, BALANCE_EQUAL, 1);

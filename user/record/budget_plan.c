@@ -148,14 +148,23 @@ static void take_exited(struct budget *budget, uint64_t wanted, uint64_t before_
 	}
 }
 
-static void cut_tails(struct budget *budget, uint64_t wanted)
+/* The ring holds as much as its tail. */
+static bool is_ripe(const struct budget_thread *t)
+{
+	return t->tail && t->written >= t->tail;
+}
+
+/* Drops the largest tails but @keep's, all or ripe ones only, until there is room. */
+static void cut_tails(struct budget *budget, uint64_t wanted, bool ripe,
+		      const struct budget_thread *keep)
 {
 	struct budget_thread *t, *best;
 
 	while (room(budget) < wanted) {
 		best = NULL;
 		vec_for_each(t, &budget->threads) {
-			if (t->tail && (!best || t->tail > best->tail))
+			if (t != keep && t->tail && (!ripe || is_ripe(t)) &&
+			    (!best || t->tail > best->tail))
 				best = t;
 		}
 		if (!best)
@@ -187,6 +196,7 @@ static bool place(struct budget *budget, struct budget_thread *t, uint64_t share
 	uint64_t ring = share < t->max_ring ? share : t->max_ring;
 	struct budget_thread *donor;
 
+	cut_tails(budget, ring, true, t);
 	take_exited(budget, ring, UINT64_MAX, now_ns);
 	while (room(budget) < ring) {
 		donor = richest(budget, share, 0);
@@ -197,7 +207,7 @@ static bool place(struct budget *budget, struct budget_thread *t, uint64_t share
 	/* a smaller ring costs less than the history of those that made room for it */
 	if (room(budget) < ring && ring > BUDGET_MIN_RING)
 		ring /= 2;
-	cut_tails(budget, ring);
+	cut_tails(budget, ring, false, t);
 	while (room(budget) < ring && ring > BUDGET_MIN_RING)
 		ring /= 2;
 	if (room(budget) < ring)
@@ -260,20 +270,37 @@ static void swap_untraced(struct budget *budget, uint64_t now_ns)
 	}
 }
 
+/* What doubling @t takes, beside what its tail gives back: at least, and to keep all it holds. */
+static uint64_t growth_least(const struct budget_thread *t)
+{
+	return t->ring > t->tail ? t->ring - t->tail : 0;
+}
+
+static uint64_t growth_wanted(const struct budget_thread *t)
+{
+	return growth_least(t) + held(t) - t->tail;
+}
+
 /* Doubles @t with as much of its history as there is room for. False: it has to wait. */
 static bool grow(struct budget *budget, struct budget_thread *t, uint64_t now_ns)
 {
-	const uint64_t lookback = budget_lookback_ns(t), has = held(t);
+	const uint64_t lookback = budget_lookback_ns(t), has = held(t) - t->tail;
 	uint64_t tail;
 
-	if (room(budget) < t->ring)
+	if (room(budget) < growth_least(t))
 		return false;
-	tail = room(budget) - t->ring;
+	tail = room(budget) + t->tail - t->ring;
 	if (tail < has && (lookback > UINT64_MAX / LOSSY_LOOKBACKS ||
 			   now_ns - t->changed_ns < LOSSY_LOOKBACKS * lookback))
 		return false;
 	resize(budget, t, 2 * t->ring, tail < has ? tail : has, now_ns);
 	return true;
+}
+
+/* A tail that is not ripe would be lost by another resize. */
+static bool settled(const struct budget_thread *t, uint64_t now_ns)
+{
+	return now_ns - t->changed_ns >= t->patience_ns && (!t->tail || is_ripe(t));
 }
 
 static bool may_grow(const struct budget_thread *t, uint64_t limit)
@@ -286,9 +313,10 @@ static void balance_equally(struct budget *budget, uint64_t share, uint64_t now_
 	struct budget_thread *t;
 
 	vec_for_each(t, &budget->threads) {
-		if (!may_grow(t, share) || t->tail || !rested(t, now_ns))
+		if (!may_grow(t, share) || !settled(t, now_ns))
 			continue;
-		take_exited(budget, t->ring + held(t), now_ns - t->patience_ns, now_ns);
+		cut_tails(budget, growth_wanted(t), true, t);
+		take_exited(budget, growth_wanted(t), now_ns - t->patience_ns, now_ns);
 		grow(budget, t, now_ns);
 	}
 }
@@ -378,12 +406,13 @@ static void make_room(struct budget *budget, struct budget_thread *t, uint64_t s
 	if (lookback > UINT64_MAX / 8)
 		return;
 	t->step = SIZE_MAX; /* is no donor of its own */
-	take_exited(budget, t->ring + held(t), now_ns > age ? now_ns - age : 0, now_ns);
-	collect(budget, t->ring, &idle, now_ns);
+	cut_tails(budget, growth_wanted(t), true, t);
+	take_exited(budget, growth_wanted(t), now_ns > age ? now_ns - age : 0, now_ns);
+	collect(budget, growth_least(t), &idle, now_ns);
 	if (claims) {
-		take_exited(budget, t->ring, UINT64_MAX, now_ns);
-		collect(budget, t->ring, &rich, now_ns);
-		cut_tails(budget, t->ring);
+		take_exited(budget, growth_least(t), UINT64_MAX, now_ns);
+		collect(budget, growth_least(t), &rich, now_ns);
+		cut_tails(budget, growth_least(t), false, t);
 	}
 	t->step = 0;
 }
@@ -395,14 +424,17 @@ static void balance_by_activity(struct budget *budget, uint64_t share, uint64_t 
 
 	while ((t = poorest(budget, done_ns))) {
 		done_ns = budget_lookback_ns(t);
-		if (t->tail || !rested(t, now_ns))
+		if (!settled(t, now_ns))
 			return; /* what it will need is not given to others */
 		make_room(budget, t, share, now_ns);
 		grow(budget, t, now_ns);
 	}
 }
 
-/* Rule 7: an exited thread's ring goes when all others remember less. Rule 5: so do tails. */
+/*
+ * Rule 7: an exited thread's ring goes when all others remember less. Rule 5: a tail goes when the
+ * ring is full; before that, when it holds as much and the room is needed.
+ */
 static void expire(struct budget *budget, uint64_t now_ns)
 {
 	struct budget_thread *t;
@@ -410,7 +442,7 @@ static void expire(struct budget *budget, uint64_t now_ns)
 	bool any = false;
 
 	vec_for_each(t, &budget->threads) {
-		if (t->tail && t->state != BUDGET_EXITED && t->ring && t->written >= t->tail)
+		if (is_ripe(t) && t->state != BUDGET_EXITED && t->written >= t->ring)
 			drop_tail(budget, t);
 		if (can_change(t)) {
 			any = true;
