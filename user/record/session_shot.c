@@ -199,15 +199,46 @@ static int copy_images(struct session *session, struct shot *shot)
 	return 0;
 }
 
-/* "FUNC+0xOFF" of the place that fired, as its trigger names it; NULL unknown. */
-static char *symbol_text(struct session *session, pid_t pid, uint64_t ip)
+/* Of a function's several names, the one that the trigger asked for. */
+struct alias {
+	uint64_t start;
+	const struct symbol *symbol;
+};
+
+static int take_alias(void *ctx, const struct symbol *symbol)
 {
-	struct session_process *process = session_process_find(session, pid);
+	struct alias *const alias = ctx;
+
+	if (symbol->start != alias->start)
+		return 0;
+	alias->symbol = symbol;
+	return 1;
+}
+
+static char *name_of(const struct object *object, uint64_t vaddr, const struct trigger *trigger)
+{
+	struct alias alias = { .symbol = object_symbol_at(object, vaddr) };
+	char *text;
+
+	if (!alias.symbol)
+		return NULL;
+	alias.start = alias.symbol->start;
+	if (trigger && trigger->kind == TRIGGER_SYM)
+		object_match(object, trigger->function, take_alias, &alias);
+	return asprintf(&text, vaddr == alias.start ? "%s" : "%s+0x%llx", alias.symbol->demangled,
+			(unsigned long long)(vaddr - alias.start)) < 0 ?
+		       NULL :
+		       text;
+}
+
+/* "FUNC+0xOFF" of the place that fired, as its trigger names it; NULL unknown. */
+static char *symbol_text(struct session *session, const struct ptbpf_fire *fire)
+{
+	const struct session_options *options = session->options;
+	struct session_process *process = session_process_find(session, (pid_t)fire->pid);
 	struct session_mapping *mapping;
 	const struct session_site *site;
-	const struct symbol *symbol;
-	uint64_t vaddr;
-	char *text = NULL;
+	uint64_t ip = fire->ip, vaddr;
 
 	if (!process)
 		return NULL;
@@ -224,13 +255,10 @@ static char *symbol_text(struct session *session, pid_t pid, uint64_t ip)
 					   ip - mapping->entry.start + mapping->entry.pgoff,
 					   &vaddr))
 			return NULL;
-		symbol = object_symbol_at(mapping->object, vaddr);
-		if (!symbol)
-			return NULL;
-		if (asprintf(&text, vaddr == symbol->start ? "%s" : "%s+0x%llx", symbol->demangled,
-			     (unsigned long long)(vaddr - symbol->start)) < 0)
-			return NULL;
-		return text;
+		return name_of(mapping->object, vaddr,
+			       fire->trigger < options->n_triggers ?
+				       &options->triggers[fire->trigger] :
+				       NULL);
 	}
 	return NULL;
 }
@@ -251,7 +279,7 @@ static void trigger_meta(struct session *session, const struct ptbpf_fire *fire,
 	meta->ip = fire->ip;
 	memcpy(meta->args, fire->args, sizeof(meta->args));
 	meta->hit = fire->hit;
-	meta->symbol = symbol_text(session, meta->pid, fire->ip);
+	meta->symbol = symbol_text(session, fire);
 	if (fire->trigger < session->options->n_triggers) {
 		const struct trigger *trigger = &session->options->triggers[fire->trigger];
 
