@@ -13,25 +13,23 @@ show() {
 set -- "$ptbpf" --trigger sym:log_slow_request --multi-thread --format perfetto,text \
 	-o "$out" -- "$O/programs/demo"
 show "$@"
-snapshot=$("$@" | tail -n 1) # after what the program itself prints
+# The program runs on after the fire and prints as well: the snapshot is the line that is a directory.
+snapshot=$("$@" | while read -r line; do [ -d "$line" ] && echo "$line"; done | tail -n 1)
 [ -f "$snapshot/trace.pftrace" ] || { echo "the demo made no snapshot" >&2; exit 1; }
 
-# The thread that fired, its last stretch; each other thread's newest lines.
-show "$ptbpf" decode --format text --from=-200ms "$snapshot"
-text=$snapshot/trace.txt
-total=$(wc -l <"$text")
-if [ "$total" -le 100 ]; then
-	cat "$text"
-else
-	head -n 20 "$text"
-	echo "  ... $((total - 80)) lines left out; all of it is in $text ..."
-	tail -n 60 "$text"
-fi
+# Where each thread spent its time; the one that fired comes last.
+set -- "$ptbpf" decode --format text --depth 7 --min-duration 5ms "$snapshot"
+show "$@"
+"$@" | awk '{ line[NR] = $0 }
+	END { for (i = 1; i <= NR; i++) {
+		if (NR <= 140 || i <= 20 || i > NR - 100) print line[i]
+		else if (i == 21) print "  ... " NR - 120 " lines left out ..."
+	} }'
 
 cat <<END
 
 The snapshot is     $snapshot
-The whole timeline  $text
+The whole timeline  $snapshot/trace.txt
 For the Perfetto UI: open https://ui.perfetto.dev and drop this file on it (it stays on your machine):
                     $snapshot/trace.pftrace
 END
