@@ -23,7 +23,10 @@ static enum exit_code run(const struct options *options)
 		printf("ptbpf %s\n", PTBPF_VERSION);
 		break;
 	}
-	return fflush(stdout) ? EXIT_FAILED : EXIT_DONE;
+	if (!fflush(stdout))
+		return EXIT_DONE;
+	log_err("write to stdout: %m");
+	return EXIT_FAILED;
 }
 
 int main(int argc, char **argv)

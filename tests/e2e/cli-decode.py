@@ -112,11 +112,22 @@ def instructions(path):
     lib.check("insn_obeys_thread", none.code == 0 and not none.out, lib.describe(none))
 
 
+def full_stdout(path):
+    """/dev/full: a message and a code, never a silent success."""
+    for name, args in (("decode", ["decode", "--format", "text", path]), ("help", ["--help"]),
+                       ("insn", ["decode", "--insn", path]), ("doctor", ["doctor"]),
+                       ("record", ["-q", "-o", lib.new_dir(), "--", lib.program("fixed")])):
+        with open("/dev/full", "w") as full:
+            run = subprocess.run([lib.BIN] + args, stdout=full, stderr=subprocess.PIPE, text=True)
+        lib.check("full_stdout_" + name, run.returncode in (1, 6) and "No space left" in run.stderr,
+                  "%d %s" % (run.returncode, run.stderr))
+
+
 def main():
     run = lib.ptbpf("-q", "-o", lib.new_dir(), "--", lib.program("fixed"))
     if not lib.check("a_snapshot_to_begin_with", len(run.snapshots) == 1, lib.describe(run)):
         lib.finish()
-    for group in (outputs, overwriting, inputs, instructions):
+    for group in (outputs, overwriting, inputs, instructions, full_stdout):
         with lib.case(group.__name__):
             group(run.snapshots[0])
     with lib.case("missing_binary"):

@@ -96,7 +96,7 @@ enum exit_code insn_list(const struct pipeline *pipeline, const struct options *
 	if (err) {
 		if (err != -EPIPE)
 			log_errno(err, "list the instructions of %s", pipeline->dir);
-		return EXIT_FAILED;
+		return pipeline_exit_code(err);
 	}
 	if (!errors)
 		return EXIT_DONE;

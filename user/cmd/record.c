@@ -19,8 +19,8 @@ struct record {
 	/* of the snapshot that complete() saw last, for published() */
 	struct meta meta;
 	struct timeline_totals totals;
-	char *trace; /* perfetto's file name */
-	bool stdout_failed;
+	char *trace;    /* perfetto's file name */
+	int stdout_err; /* -errno of the first path that could not be printed */
 };
 
 static int write_formats(struct record *record, const struct pipeline *pipeline, const char *dir)
@@ -83,8 +83,9 @@ static void published(void *ctx, const char *final_path)
 			text[size - 1] = '\0';
 		log_info("%s", text);
 	}
-	if (printf("%s\n", final_path) < 0 || fflush(stdout))
-		record->stdout_failed = true;
+	errno = EIO;
+	if ((printf("%s\n", final_path) < 0 || fflush(stdout)) && !record->stdout_err)
+		record->stdout_err = -errno;
 }
 
 static void report_end(const struct options *options, const struct session_result *result)
@@ -120,9 +121,9 @@ enum exit_code cmd_record(const struct options *options)
 	report_end(options, &result);
 	meta_fini(&record.meta);
 	free(record.trace);
-	if (record.stdout_failed && code == EXIT_DONE) {
-		log_err("write the snapshot's path to stdout: %m");
-		code = EXIT_FAILED;
+	if (record.stdout_err && code == EXIT_DONE) {
+		log_errno(record.stdout_err, "write the snapshot's path to stdout");
+		code = pipeline_exit_code(record.stdout_err);
 	}
 	return code;
 }
