@@ -32,51 +32,32 @@ static __always_inline bool comm_equals(const volatile char *want, const char *c
 	return true;
 }
 
-static __always_inline bool compare_signed(__u32 op, __s64 arg, __s64 value)
-{
-	switch (op) {
-	case PTBPF_OP_EQ:
-		return arg == value;
-	case PTBPF_OP_NE:
-		return arg != value;
-	case PTBPF_OP_LT:
-		return arg < value;
-	case PTBPF_OP_LE:
-		return arg <= value;
-	case PTBPF_OP_GT:
-		return arg > value;
-	case PTBPF_OP_GE:
-		return arg >= value;
-	}
-	return false;
-}
-
-static __always_inline bool compare_unsigned(__u32 op, __u64 arg, __u64 value)
-{
-	switch (op) {
-	case PTBPF_OP_EQ:
-		return arg == value;
-	case PTBPF_OP_NE:
-		return arg != value;
-	case PTBPF_OP_LT:
-		return arg < value;
-	case PTBPF_OP_LE:
-		return arg <= value;
-	case PTBPF_OP_GT:
-		return arg > value;
-	case PTBPF_OP_GE:
-		return arg >= value;
-	}
-	return false;
-}
-
 static __always_inline bool condition_holds(__u32 op, __u64 arg, __u64 value)
 {
-	if (!(op & PTBPF_OP_SIGNED))
-		return compare_unsigned(op, arg, value);
-	if (arg >> 31 == 1)
-		arg |= 0xffffffff00000000ull; /* an int in a zero-extended register */
-	return compare_signed(op & ~PTBPF_OP_SIGNED, (__s64)arg, (__s64)value);
+	bool less;
+
+	if (op & PTBPF_OP_SIGNED) {
+		if (arg >> 31 == 1)
+			arg |= 0xffffffff00000000ull; /* an int in a zero-extended register */
+		less = (__s64)arg < (__s64)value;
+	} else {
+		less = arg < value;
+	}
+	switch (op & ~PTBPF_OP_SIGNED) {
+	case PTBPF_OP_EQ:
+		return arg == value;
+	case PTBPF_OP_NE:
+		return arg != value;
+	case PTBPF_OP_LT:
+		return less;
+	case PTBPF_OP_LE:
+		return less || arg == value;
+	case PTBPF_OP_GT:
+		return !less && arg != value;
+	case PTBPF_OP_GE:
+		return !less;
+	}
+	return false;
 }
 
 static __always_inline bool arguments_match(const volatile struct ptbpf_trigger *trigger,

@@ -2,12 +2,14 @@
 /*
  * trigger.bpf.c on the running kernel: what fires, what not, and what is counted.
  * links: record/evaluator record/evaluator_probes base/log base/clock
+ * links: record/trigger_match record/trigger_condition base/duration
  */
 #include "target.h"
 
 #include <limits.h>
 
 #include "base/clock.h"
+#include "record/trigger_match.h"
 
 static volatile long sink;
 
@@ -410,6 +412,105 @@ TEST(attaching_to_what_is_not_there_fails_cleanly)
 			       &attachment) == -EINVAL);
 	CHECK_EQ(calls(&f, 1, 1), 1);
 	tear_down(&f);
+}
+
+#define RANDOM_TRIGGERS 16
+#define RANDOM_HITS 400
+
+static uint64_t random_value(unsigned int *seed)
+{
+	static const uint64_t edges[] = { 0,          1,          2,          7,
+					  0x7fffffff, 0x80000000, 0xffffffff, 0x100000000,
+					  INT64_MAX,  1ull << 63, UINT64_MAX, (uint64_t)-2 };
+
+	return edges[(size_t)rand_r(seed) % (sizeof(edges) / sizeof(edges[0]))];
+}
+
+static struct ptbpf_trigger random_trigger(unsigned int *seed)
+{
+	static const uint32_t shares[] = { 0, 1000000 };
+	struct ptbpf_trigger trigger = { .n_conditions = (uint32_t)rand_r(seed) % 3 };
+
+	for (uint32_t i = 0; i < trigger.n_conditions; i++) {
+		trigger.conditions[i].arg = (uint32_t)rand_r(seed) % 6;
+		trigger.conditions[i].op = (uint32_t)rand_r(seed) % 6;
+		trigger.conditions[i].value = random_value(seed);
+		if (rand_r(seed) & 1)
+			trigger.conditions[i].op |= PTBPF_OP_SIGNED;
+	}
+	if (rand_r(seed) % 3 == 0)
+		trigger.after = (uint64_t)rand_r(seed) % 20;
+	if (rand_r(seed) % 3 == 0)
+		trigger.every = (uint64_t)rand_r(seed) % 5;
+	if (rand_r(seed) % 4 == 0) {
+		trigger.rate_count = 1 + (uint64_t)rand_r(seed) % 9;
+		trigger.rate_ns = 3600000000000ull;
+	}
+	if (rand_r(seed) % 4 == 0) {
+		trigger.flags |= PTBPF_TRIGGER_HAS_SAMPLE;
+		trigger.sample_ppm = shares[rand_r(seed) % 4 != 0];
+	}
+	return trigger;
+}
+
+/* The same hits in the target, from the seed that each word gives. */
+static void random_args(unsigned int *seed, uint64_t args[6])
+{
+	for (int i = 0; i < 6; i++)
+		args[i] = random_value(seed);
+}
+
+static void random_caller(const struct target *target)
+{
+	unsigned int seed = (unsigned int)target_next(target);
+
+	for (int i = 0; i < RANDOM_HITS; i++) {
+		uint64_t a[6];
+
+		random_args(&seed, a);
+		probed((long)a[0], (long)a[1], (long)a[2], (long)a[3], (long)a[4], (long)a[5]);
+	}
+	target_say(target, 0);
+	target_next(target);
+}
+
+TEST(the_kernel_decides_as_the_stepper_does)
+{
+	struct ptbpf_trigger triggers[RANDOM_TRIGGERS];
+	struct trigger_match matches[RANDOM_TRIGGERS] = {};
+	uint64_t expected[RANDOM_TRIGGERS] = {}, total = 0;
+	const struct evaluator_config config = { .triggers = triggers,
+						 .n_triggers = RANDOM_TRIGGERS };
+	unsigned int seed = 77, hits_seed = 42;
+	struct target target = target_start(random_caller);
+	struct evaluator *evaluator;
+
+	for (int i = 0; i < RANDOM_TRIGGERS; i++)
+		triggers[i] = random_trigger(&seed);
+	evaluator = must_open(&config);
+	CHECK_EQ(evaluator_add_thread(evaluator, target.pid, target.pid), 0);
+	for (size_t i = 0; i < RANDOM_TRIGGERS; i++)
+		must_attach(evaluator, i, target.pid, probed);
+	target_tell(&target, 42);
+	target_hear(&target);
+	for (int k = 0; k < RANDOM_HITS; k++) {
+		struct trigger_hit hit = { .time_ns = 1 + (uint64_t)k };
+
+		random_args(&hits_seed, hit.args);
+		for (int i = 0; i < RANDOM_TRIGGERS; i++)
+			expected[i] += trigger_match(&matches[i], &triggers[i], &hit);
+	}
+	for (int i = 0; i < RANDOM_TRIGGERS; i++) {
+		const struct ptbpf_trigger_stats *stats = &evaluator_fire_page(evaluator)->stats[i];
+
+		CHECK_EQ(stats->hits, RANDOM_HITS);
+		CHECK_EQ(stats->fires + stats->drops, expected[i]);
+		total += expected[i];
+		trigger_match_fini(&matches[i]);
+	}
+	CHECK(total > 100);
+	target_end(&target);
+	evaluator_close(evaluator);
 }
 
 UNIT_MAIN("bpf/trigger")
