@@ -269,8 +269,10 @@ enum exit_code session_finish(struct session *session)
 		return session->failure;
 	if (written != EXIT_DONE)
 		return written;
-	if (asked_in_vain(session))
+	if (asked_in_vain(session)) {
+		session_targets_report_missing(session);
 		return EXIT_NO_FIRE;
+	}
 	return session->interrupts > 1 ? EXIT_FAILED : EXIT_DONE;
 }
 

@@ -116,6 +116,8 @@ int session_process_scan(struct session *session, struct session_process *proces
 void session_process_reset(struct session *session, struct session_process *process);
 /* All start-up objects are mapped: every trigger must have a place, or be able to get one. */
 int session_process_entered(struct session *session, struct session_process *process);
+/* Ended without a fire: names the triggers that were never anywhere. */
+void session_targets_report_missing(const struct session *session);
 /* Saves code that is in no file while the memory is there. */
 void session_process_save_images(struct session_process *process);
 void session_targets_fini(struct session *session);

@@ -514,6 +514,21 @@ int session_process_entered(struct session *session, struct session_process *pro
 	return err;
 }
 
+void session_targets_report_missing(const struct session *session)
+{
+	char nearest[1024];
+
+	resolve_nearest_text(&session->nearest, nearest, sizeof(nearest));
+	for (size_t i = 0; i < session->options->n_triggers; i++) {
+		const struct trigger *trigger = &session->options->triggers[i];
+
+		if ((trigger->kind == TRIGGER_SYM || trigger->kind == TRIGGER_ADDR) &&
+		    !session->attachments.data[i])
+			log_warn("trigger %s: nothing that was loaded or executed has it%s%s",
+				 trigger->spec, nearest[0] ? "; " : "", nearest);
+	}
+}
+
 static int save_image(struct session_process *process, const struct maps_entry *entry, int mem_fd)
 {
 	struct shot_image image = { .pid = process->pid,
