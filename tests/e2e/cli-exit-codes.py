@@ -131,6 +131,11 @@ def documented():
     for name, text in (("readme", readme), ("manual", manual)):
         absent = options - set(re.findall(r"--([a-z][a-z-]+)", text))
         lib.check("options_in_" + name, len(options) > 20 and not absent, absent)
+    with open(os.path.join(lib.ROOT, "Makefile")) as f:
+        makefile = f.read().replace("\\\n", " ")
+    packages = " ".join(re.findall(r"^DEPS_(?:BUILD|TEST) := (.*)$", makefile, re.M)).split()
+    absent = [p for p in packages if not re.search(r"(?<![\w-])%s(?![\w-])" % re.escape(p), readme)]
+    lib.check("packages_in_readme", len(packages) > 15 and not absent, absent)
     report = json.loads(lib.ptbpf("doctor", "--json").out)
     lib.check("doctor_json", report["works"] is True and report["version"] == 1 and
               all({"id", "status", "found", "meaning", "remedy"} <= set(c) for c in
