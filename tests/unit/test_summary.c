@@ -81,13 +81,16 @@ TEST(a_fire_as_a_first_user_sees_it)
 {
 	const struct meta m = meta();
 	const struct timeline_totals totals = { .threads = 3, .slices = 4321, .inferred = 43 };
-	const struct summary summary = { &m, &totals, "./prog-1", "trace.pftrace", true };
+	const struct summary summary = {
+		&m, &totals, "./prog-1", "trace.pftrace", "main > serve > slow", true
+	};
 	scoped_free char *text = printed(&summary);
 
 	CHECK_STR(
 		text,
 		"snapshot 1: sym:slow fired in worker-2 (tid 103) at hit 3\n"
 		"  at slow(0x1, 0xabc, 0x0, ...)\n"
+		"  in main > serve > slow\n"
 		"    thread               tid    ring    kept look-back instructions\n"
 		"  * worker-2             103     32K   2.50K    4.21us          987  fired\n"
 		"    worker-1             102    128K    128K    98.8ms        1.23M  exited  (older overwritten)\n"
@@ -139,6 +142,44 @@ TEST(many_threads_are_cut_to_a_screen)
 	CHECK(lines < 26);
 	CHECK(strstr(text, "  * t                    151     16K"));
 	CHECK(strstr(text, "and 185 more threads, 100 of them not traced"));
+}
+
+TEST(the_chain_of_the_firing_thread)
+{
+	struct timeline_name names[12];
+	struct slice slices[13] = { 0 };
+	struct thread_timeline thread = { .fired = true, .last_ns = 100 };
+	struct timeline timeline = { 0 };
+	char text[12][4];
+	char *chain;
+
+	/* f0 > f1 (ended) and f0 > f2 > ... > f11 */
+	for (uint32_t i = 0; i < 12; i++) {
+		snprintf(text[i], sizeof(text[i]), "f%u", i);
+		names[i] = (struct timeline_name){ .function = text[i] };
+		slices[i] = (struct slice){ .begin_ns = i,
+					    .end_ns = i == 1 ? 2 : 100,
+					    .name = i,
+					    .parent = i == 0 ? UINT32_MAX :
+						      i < 3  ? 0 :
+							       i - 1,
+					    .end_edge = i == 1 ? EDGE_SEEN : EDGE_INFERRED };
+	}
+	thread.slices.data = slices;
+	thread.slices.len = 4;
+	timeline.threads.data = &thread;
+	timeline.threads.len = 1;
+	timeline.names.data = names;
+	timeline.names.len = 12;
+	chain = summary_chain(&timeline);
+	CHECK_STR(chain, "f0 > f2 > f3");
+	free(chain);
+	thread.slices.len = 12;
+	chain = summary_chain(&timeline);
+	CHECK_STR(chain, "... > f4 > f5 > f6 > f7 > f8 > f9 > f10 > f11");
+	free(chain);
+	thread.fired = false;
+	CHECK(!summary_chain(&timeline));
 }
 
 TEST(statuses)

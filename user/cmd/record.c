@@ -19,7 +19,8 @@ struct record {
 	/* of the snapshot that complete() saw last, for published() */
 	struct meta meta;
 	struct timeline_totals totals;
-	char *trace;    /* perfetto's file name */
+	char *trace; /* perfetto's file name */
+	char *chain;
 	int stdout_err; /* -errno of the first path that could not be printed */
 };
 
@@ -46,7 +47,8 @@ static int complete(void *ctx, const char *part_path, const char *final_path)
 	int err = 0;
 
 	free(record->trace);
-	record->trace = NULL;
+	free(record->chain);
+	record->trace = record->chain = NULL;
 	record->totals = (struct timeline_totals){ 0 };
 	meta_fini(&record->meta);
 	record->meta = (struct meta){ 0 };
@@ -56,6 +58,7 @@ static int complete(void *ctx, const char *part_path, const char *final_path)
 			 final_path);
 	} else {
 		record->totals = pipeline.totals;
+		record->chain = summary_chain(&pipeline.timeline);
 		err = write_formats(record, &pipeline, part_path);
 	}
 	record->meta = pipeline.meta;
@@ -71,6 +74,7 @@ static void published(void *ctx, const char *final_path)
 					 .totals = &record->totals,
 					 .path = final_path,
 					 .trace = record->trace,
+					 .chain = record->chain,
 					 .multi_thread = record->options->multi_thread };
 	scoped_free char *text = NULL;
 	size_t size = 0;
@@ -121,6 +125,7 @@ enum exit_code cmd_record(const struct options *options)
 	report_end(options, &result);
 	meta_fini(&record.meta);
 	free(record.trace);
+	free(record.chain);
 	if (record.stdout_err && code == EXIT_DONE) {
 		log_errno(record.stdout_err, "write the snapshot's path to stdout");
 		code = pipeline_exit_code(record.stdout_err);

@@ -12,6 +12,8 @@
 #include "base/size.h"
 
 #define MAX_ROWS 16
+#define MAX_CHAIN 8
+#define MAX_NAME 60
 
 /* Three digits and a unit; whole numbers without a fraction. */
 static const char *scaled(uint64_t n, double step, const char *units, char *buf, size_t buf_size)
@@ -141,6 +143,8 @@ static void print_counts(FILE *out, const struct meta *meta)
 	char used[32], budget[32];
 
 	vec_for_each(count, &meta->counts) {
+		if (!strcmp(count->spec, "manual") || !strcmp(count->spec, "exit"))
+			continue;
 		fprintf(out, "  trigger %s: %" PRIu64 " hit%s, %" PRIu64 " fire%s", count->spec,
 			count->hits, count->hits == 1 ? "" : "s", count->fires,
 			count->fires == 1 ? "" : "s");
@@ -203,6 +207,8 @@ void summary_print(FILE *out, const struct summary *summary)
 	const struct meta *meta = summary->meta;
 
 	print_cause(out, meta);
+	if (summary->chain)
+		fprintf(out, "  in %s\n", summary->chain);
 	print_threads(out, summary);
 	print_counts(out, meta);
 	print_decode(out, summary);
@@ -213,6 +219,58 @@ void summary_print(FILE *out, const struct summary *summary)
 			"uploaded)\n    %s/%s\n",
 			summary->path, summary->trace);
 	fprintf(out, "  as text: ptbpf decode --format text %s\n", summary->path);
+}
+
+/* Indices of the slices that were open at the thread's end, outermost first: the last @max. */
+static size_t open_slices(const struct thread_timeline *thread, uint32_t *open, size_t max)
+{
+	uint64_t last_ns = thread->last_ns;
+	uint32_t parent = UINT32_MAX;
+	const struct slice *slice;
+	size_t n = 0;
+
+	vec_for_each(slice, &thread->slices)
+		last_ns = slice->end_ns > last_ns ? slice->end_ns : last_ns;
+	for (uint32_t i = 0; i < thread->slices.len; i++) {
+		slice = &thread->slices.data[i];
+		if (slice->end_edge != EDGE_INFERRED || slice->end_ns < last_ns ||
+		    slice->parent != parent)
+			continue;
+		open[n++ % max] = i;
+		parent = i;
+	}
+	return n;
+}
+
+char *summary_chain(const struct timeline *timeline)
+{
+	const struct thread_timeline *thread, *fired = NULL;
+	uint32_t open[MAX_CHAIN];
+	char *text = NULL;
+	size_t size, n;
+	FILE *out;
+
+	vec_for_each(thread, &timeline->threads) {
+		if (thread->fired)
+			fired = thread;
+	}
+	n = fired ? open_slices(fired, open, MAX_CHAIN) : 0;
+	out = n ? open_memstream(&text, &size) : NULL;
+	if (!out)
+		return NULL;
+	if (n > MAX_CHAIN)
+		fputs("... > ", out);
+	for (size_t i = n > MAX_CHAIN ? n - MAX_CHAIN : 0; i < n; i++) {
+		const struct slice *slice = &fired->slices.data[open[i % MAX_CHAIN]];
+		const char *name = timeline->names.data[slice->name].function;
+
+		fprintf(out, "%.*s%s%s", MAX_NAME, name, strlen(name) > MAX_NAME ? "..." : "",
+			i + 1 < n ? " > " : "");
+	}
+	if (!fclose(out))
+		return text;
+	free(text);
+	return NULL;
 }
 
 const char *summary_status(int wait_status, char *buf, size_t buf_size)
