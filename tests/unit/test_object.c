@@ -64,6 +64,21 @@ TEST(aliases_prefer_size_binding_and_fewer_underscores)
 	object_close(object);
 }
 
+TEST(of_equal_aliases_the_shortest_names_the_place)
+{
+	const struct made_symbol symbols[] = {
+		{ "nextafterf32x", AT(0), 16, STB_WEAK, STT_FUNC },
+		{ "nextafter", AT(0), 16, STB_WEAK, STT_FUNC },
+		{ "nextafterf64", AT(0), 16, STB_WEAK, STT_FUNC },
+	};
+	struct object *object;
+
+	made_elf(&made, code, sizeof(code), 0, symbols, 3);
+	object = open_made();
+	CHECK_STR(name_at(object, AT(4)), "nextafter");
+	object_close(object);
+}
+
 TEST(ranges_end_where_their_symbol_does)
 {
 	const struct made_symbol symbols[] = {

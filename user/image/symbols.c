@@ -103,7 +103,7 @@ static size_t underscores(const char *name)
 static int compare_candidates(const void *a_, const void *b_)
 {
 	const struct symbol_candidate *a = a_, *b = b_;
-	size_t under_a, under_b;
+	size_t under_a, under_b, len_a, len_b;
 
 	if (a->start != b->start)
 		return a->start < b->start ? -1 : 1;
@@ -115,6 +115,11 @@ static int compare_candidates(const void *a_, const void *b_)
 	under_b = underscores(b->name);
 	if (under_a != under_b)
 		return under_a < under_b ? -1 : 1;
+	/* nextafter, not nextafterf32x: what people call it, and type after a trigger's sym: */
+	len_a = strlen(a->name);
+	len_b = strlen(b->name);
+	if (len_a != len_b)
+		return len_a < len_b ? -1 : 1;
 	return a->order < b->order ? -1 : 1;
 }
 
