@@ -238,15 +238,16 @@ static int new_ring(struct session *session, struct session_thread *thread, uint
 	return 0;
 }
 
+/* The history is in order of what was done, which may be later than the event that asked for it. */
 static void note_change(struct session *session, const struct session_thread *thread, uint64_t from,
-			uint64_t to, uint64_t begin_ns, uint64_t end_ns)
+			uint64_t to, uint64_t gap_ns)
 {
-	const struct meta_budget_event event = { .time_ns = end_ns,
+	const struct meta_budget_event event = { .time_ns = clock_now_ns(),
 						 .tid = thread->tid,
 						 .from = from,
 						 .to = to,
 						 .tail = tails_size(thread),
-						 .gap_ns = from && to ? end_ns - begin_ns : 0 };
+						 .gap_ns = gap_ns };
 
 	if (session->budget_events.len == MAX_BUDGET_EVENTS) {
 		session->budget_events.len /= 2;
@@ -281,7 +282,7 @@ static int give(struct session *session, struct session_thread *thread, uint64_t
 		thread->join = RECORDING_JOIN_ATTACH;
 	}
 	thread->stretch_ns = now_ns;
-	note_change(session, thread, 0, size, now_ns, now_ns);
+	note_change(session, thread, 0, size, 0);
 	return 0;
 }
 
@@ -310,7 +311,7 @@ static int resize(struct session *session, struct session_thread *thread, uint64
 	thread->join = RECORDING_JOIN_RESIZE;
 	thread->stretch_ns = clock_now_ns();
 	thread->gap_ns = thread->stretch_ns - begin_ns;
-	note_change(session, thread, from, size, begin_ns, thread->stretch_ns);
+	note_change(session, thread, from, size, thread->gap_ns);
 	return 0;
 }
 
@@ -328,7 +329,7 @@ static int take(struct session *session, struct session_thread *thread, uint64_t
 		return log_errno(err, "stop tracing thread %d", thread->tid);
 	retire_ring(thread);
 	thread->taken_ns = now_ns;
-	note_change(session, thread, from, 0, now_ns, now_ns);
+	note_change(session, thread, from, 0, 0);
 	return 0;
 }
 
@@ -353,6 +354,8 @@ static int carry_out(struct session *session, const struct budget_step *step, ui
 	switch (step->kind) {
 	case BUDGET_DROP_TAIL:
 		free_tails(thread);
+		if (thread->has_ring)
+			note_change(session, thread, thread->ring.size, thread->ring.size, 0);
 		return 0;
 	case BUDGET_TAKE:
 		return take(session, thread, now_ns);
