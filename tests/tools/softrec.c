@@ -56,7 +56,7 @@ struct recorder {
 	VEC(struct ring) rings;
 	int status;
 	bool ended;
-	uint64_t gaps;
+	uint64_t gaps, branches;
 };
 
 static struct ring *ring_find(struct recorder *recorder, pid_t tid)
@@ -159,6 +159,7 @@ static void give(struct recorder *recorder, pid_t tid)
 
 static void forget(struct recorder *recorder, struct ring *ring)
 {
+	recorder->branches += ring->ring.header->branches;
 	aux_ring_free(&ring->ring);
 	*ring = recorder->rings.data[--recorder->rings.len];
 }
@@ -350,12 +351,12 @@ int main(int argc, char **argv)
 	recorder.source->ops->stats(recorder.source, &stats);
 	printf("status %#x, %" PRIu64 " instructions, %" PRIu64 " stops, %" PRIu64
 	       " single steps instead of blocks, %" PRIu64 " disagreements, %" PRIu64
-	       " gaps, %.2f us an instruction, %.0f times slower\n",
+	       " gaps, %.2f us an instruction, %.0f times slower, %" PRIu64 " branches\n",
 	       (unsigned int)recorder.status, stats.instructions, stats.stops, stats.fallback_steps,
 	       stats.disagreements, recorder.gaps,
 	       stats.instructions ? (double)stats.stepping_ns / 1e3 / (double)stats.instructions :
 				    0.0,
-	       stats.slow_down);
+	       stats.slow_down, recorder.branches);
 	recorder.source->ops->close(recorder.source);
 	vec_free(&recorder.rings);
 	if (stats.disagreements)

@@ -61,7 +61,10 @@ struct block_plan;
 
 int block_cache_new(struct block_cache **out);
 void block_cache_free(struct block_cache *cache);
-/* Code in [addr, addr + len) changed, or may have: forget it. */
+/*
+ * Code in [addr, addr + len) changed, or may have: forget it, and the volatile marks that lie
+ * within. (0, UINT64_MAX) forgets all code but no mark.
+ */
 void block_cache_invalidate(struct block_cache *cache, uint64_t addr, uint64_t len);
 /* Code here is writable as well: it is read anew for each plan and never looked ahead of. */
 int block_cache_mark_volatile(struct block_cache *cache, uint64_t addr, uint64_t len);

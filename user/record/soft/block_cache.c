@@ -160,14 +160,26 @@ uint32_t block_cache_node(struct block_cache *cache, const struct block_reader *
 	return index;
 }
 
+static void forget_volatiles(struct block_cache *cache, uint64_t from, uint64_t to)
+{
+	for (size_t i = 0; i < cache->n_volatiles;) {
+		const struct block_region *range = &cache->volatiles[i];
+
+		if (range->addr >= from && range->len <= to - range->addr && range->addr < to)
+			cache->volatiles[i] = cache->volatiles[--cache->n_volatiles];
+		else
+			i++;
+	}
+}
+
 /* Instructions may begin up to 15 bytes before what changed. */
 void block_cache_invalidate(struct block_cache *cache, uint64_t addr, uint64_t len)
 {
 	uint64_t from = addr < 15 ? 0 : addr - 15;
 	uint64_t to = len > UINT64_MAX - addr ? UINT64_MAX : addr + len;
 
-	if (addr == 0 && len == UINT64_MAX)
-		cache->n_volatiles = 0;
+	if (addr || len != UINT64_MAX)
+		forget_volatiles(cache, addr, to);
 	if (from >= cache->high || to <= cache->low)
 		return;
 	if (from < cache->low)
