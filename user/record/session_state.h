@@ -116,6 +116,11 @@ int session_process_scan(struct session *session, struct session_process *proces
 void session_process_reset(struct session *session, struct session_process *process);
 /* All start-up objects are mapped: every trigger must have a place, or be able to get one. */
 int session_process_entered(struct session *session, struct session_process *process);
+/* Probes what the triggers, and --start-at, find in a new mapping that has an object. */
+int session_probe_mapping(struct session *session, struct session_process *process,
+			  const struct session_mapping *mapping);
+/* How ptbpf itself reaches a file that is mapped in @pid, whatever its mount namespace. */
+void session_reachable_path(pid_t pid, const struct maps_entry *entry, char *buf, size_t size);
 /* Ended without a fire: names the triggers that were never anywhere. */
 void session_targets_report_missing(const struct session *session);
 /* Saves code that is in no file while the memory is there. */
