@@ -7,7 +7,7 @@ import re
 import struct
 import subprocess
 
-PROTO = os.path.join(os.environ["ROOT"], "tests/tools/perfetto_subset.proto")
+PROTO = os.path.join(os.path.dirname(__file__), "../tools/perfetto_subset.proto")
 
 
 def clean(raw, limit=None):

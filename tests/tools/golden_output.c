@@ -287,6 +287,26 @@ static void add_stress_names(struct timeline *timeline, uint64_t *state)
 	}
 }
 
+static uint64_t last_turn(const struct timeline *timeline)
+{
+	const struct thread_timeline *thread;
+	uint64_t turn = 0;
+
+	vec_for_each(thread, &timeline->threads)
+		turn += thread->slices.len;
+	return turn;
+}
+
+/* Half of them in turn, so that all come up; half from anywhere, so that old ones come back. */
+static uint32_t next_name(const struct timeline *timeline, uint64_t *state)
+{
+	const uint32_t n = (uint32_t)timeline->names.len;
+
+	if (draw(state, 2))
+		return draw(state, n);
+	return (uint32_t)(last_turn(timeline) % n);
+}
+
 static uint64_t stress_slices(struct timeline *timeline, struct thread_timeline *thread,
 			      uint64_t *state, uint64_t time_ns, uint32_t depth)
 {
@@ -296,7 +316,7 @@ static uint64_t stress_slices(struct timeline *timeline, struct thread_timeline 
 		struct slice slice = {
 			.begin_ns = time_ns + draw(state, 3),
 			.depth = depth,
-			.name = draw(state, (uint32_t)timeline->names.len),
+			.name = next_name(timeline, state),
 			.begin_edge = (uint8_t)(draw(state, 8) ? EDGE_SEEN : draw(state, 4)),
 			.end_edge = (uint8_t)(draw(state, 8) ? EDGE_SEEN : draw(state, 4)),
 			.flags = (uint8_t)draw(state, 16),
@@ -357,7 +377,7 @@ static void make_stress(struct timeline *timeline, uint64_t seed)
 		snprintf(thread.comm, sizeof(thread.comm), "w%d\t\"%s", i, i % 7 ? "" : "\xff");
 		if (vec_push(&timeline->threads, thread))
 			die("no memory", "thread");
-		for (int round = 0; round < (i % 10 ? 1 : 8); round++)
+		for (int round = 0; round < (i % 10 ? 1 : 4); round++)
 			time_ns =
 				stress_slices(timeline, last_thread(timeline), &state, time_ns, 0);
 		fix_self_times(last_thread(timeline));

@@ -282,7 +282,8 @@ static int leave_signal(struct calls *calls, uint64_t to)
 	return 0;
 }
 
-static int enter_handler(struct calls *calls, const struct calls_function *function, uint64_t at)
+static int enter_handler(struct calls *calls, const struct calls_function *function, bool named,
+			 uint64_t at)
 {
 	int err = stack_push_seam(calls, SEAM_SIGNAL);
 
@@ -290,7 +291,7 @@ static int enter_handler(struct calls *calls, const struct calls_function *funct
 		return err;
 	stack_seam(calls)->resume[0] = calls->off_resume[0];
 	stack_seam(calls)->resume[1] = calls->off_resume[1];
-	err = stack_push(calls, function, true, at, 0, EDGE_SEEN);
+	err = stack_push(calls, function, named, at, 0, EDGE_SEEN);
 	if (!err)
 		calls->out->slices.data[stack_top(calls)->slice].signal_handler = true;
 	return err;
@@ -333,8 +334,8 @@ static int on_moved(struct calls *calls, uint64_t to, uint64_t time_ns)
 		calls->gap_begin_ns = calls->anchor_ns;
 		return gap_seam(calls, to, time_ns);
 	}
-	if (named && to == function.entry)
-		return enter_handler(calls, &function, to);
+	if (!named || to == function.entry)
+		return enter_handler(calls, &function, named, to);
 	/* A restarted rseq section, an aborted transaction, a debugger's hand. */
 	return on_jump(calls, to, time_ns, true);
 }
