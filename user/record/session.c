@@ -20,6 +20,7 @@
 
 #define MAX_CLOCK_PAIRS 256
 #define TICK_NS 100000000ull
+#define LINGER_NS 1000000000ull
 /* A fire that BPF reported and the source has not: after this the session stops the threads itself.
  */
 #define FIRE_GRACE_NS 300000000ull
@@ -47,6 +48,12 @@ static int fail(struct session *session, enum exit_code code, int err)
 	return err;
 }
 
+/* The command got the Ctrl-C as well and mostly ends of it: its status is worth a moment. */
+static void linger(struct session *session)
+{
+	session->linger_until_ns = clock_now_ns() + LINGER_NS;
+}
+
 /* Recording is over: full speed for all. A launched command's end is still awaited. */
 static void end_recording(struct session *session)
 {
@@ -57,8 +64,10 @@ static void end_recording(struct session *session)
 	if (session->evaluator)
 		evaluator_detach_probes(session->evaluator);
 	session->detached = true;
-	if (!session->command_pid || session->interrupts || session->failure != EXIT_DONE)
+	if (!session->command_pid || session->failure != EXIT_DONE)
 		session->done = true;
+	else if (session->interrupts)
+		linger(session);
 }
 
 static bool is_last(const struct session *session)
@@ -345,9 +354,13 @@ static int on_record(void *ctx, const struct ptbpf_record *record)
 
 static int on_interrupt(struct session *session)
 {
-	if (++session->interrupts > 1 || session->detached) {
+	if (++session->interrupts > 1) {
 		end_recording(session);
 		session->done = true;
+		return 0;
+	}
+	if (session->detached) {
+		linger(session);
 		return 0;
 	}
 	if (session->source->ops->freeze(session->source))
@@ -384,8 +397,12 @@ static int on_tick(struct session *session)
 	uint64_t ticks;
 	int err = 0;
 
-	if (read(session->timer_fd, &ticks, sizeof(ticks)) < 0 || session->detached)
+	if (read(session->timer_fd, &ticks, sizeof(ticks)) < 0)
 		return 0;
+	if (session->detached) {
+		session->done |= session->linger_until_ns && now_ns >= session->linger_until_ns;
+		return 0;
+	}
 	note_clocks(session, now_ns);
 	if (session->wake_ns && now_ns - session->wake_ns > FIRE_GRACE_NS)
 		return on_unseen_fire(session);

@@ -97,6 +97,7 @@ struct session {
 	bool ended;           /* SOURCE_END came */
 	bool done;
 	unsigned int interrupts;
+	uint64_t linger_until_ns;   /* after Ctrl-C the command's end is awaited so long; 0: not */
 	uint64_t start_ns, wake_ns; /* wake_ns: a fire was heard of, the source's word is due */
 	uint64_t sequence;          /* snapshots begun */
 	uint64_t fires_seen;
