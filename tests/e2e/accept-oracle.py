@@ -12,7 +12,8 @@ import lib
 # program, arguments, whether its threads' logs nest (coroutines' do not)
 PROGRAMS = [
     ("calls", [], True), ("tailcalls", [], True), ("fixed", [], True), ("signals", [], True),
-    ("longjmps", [], True), ("exceptions", [], True), ("panics", [], True), ("jits", [], True),
+    ("longjmps", [], True), ("exceptions", [], True), ("coldparts", [], True),
+    ("panics", [], True), ("jits", [], True),
     ("dlopens", [], True), ("sigtraps", [], True), ("coroutines", [], False),
     ("workers", ["20", "3"], True), ("rebalance", [], True),
 ]

@@ -161,5 +161,13 @@ def same_gaps():
     assert len(set(counts.values())) == 1 and counts["json"] > 100, counts
 
 
+def full_disk():
+    for name in ("perfetto", "fxt", "json", "text"):
+        with open("/dev/full", "wb") as out:
+            run = subprocess.run([TOOL, SEED, name], stdout=out, stderr=subprocess.PIPE, text=True)
+        assert run.returncode == 1 and "No space left on device" in run.stderr, (name, run)
+
+
 check("gaps", same_gaps)
+check("full_disk", full_disk)
 sys.exit(failed)

@@ -47,7 +47,8 @@ struct fxt {
 static int put_words(struct fxt *fxt, const uint64_t *words, size_t n)
 {
 	/* Little-endian, as this machine is. */
-	return fwrite(words, sizeof(*words), n, fxt->out) == n ? 0 : -EIO;
+	fwrite(words, sizeof(*words), n, fxt->out);
+	return walk_write_error(fxt->out);
 }
 
 static int put_string(struct fxt *fxt, uint32_t index, const char *text)
@@ -58,9 +59,9 @@ static int put_string(struct fxt *fxt, uint32_t index, const char *text)
 			      (uint64_t)size << 32;
 
 	memset(fxt->text + size, 0, 8);
-	if (put_words(fxt, &head, 1) || fwrite(fxt->text, 8, words, fxt->out) != words)
-		return -EIO;
-	return 0;
+	fwrite(&head, sizeof(head), 1, fxt->out);
+	fwrite(fxt->text, 8, words, fxt->out);
+	return walk_write_error(fxt->out);
 }
 
 /* The name's index; a name that is pushed out by it is written again when it comes back. */
@@ -227,7 +228,7 @@ static int write_fxt(FILE *out, const struct timeline *timeline, const struct ou
 {
 	struct fxt *fxt = calloc(1, sizeof(*fxt));
 	scoped_free uint32_t *slots = calloc(timeline->names.len + 1, sizeof(*slots));
-	int err = -ENOMEM, flushed;
+	int err = -ENOMEM;
 
 	if (fxt && slots) {
 		fxt->out = out;
@@ -236,8 +237,7 @@ static int write_fxt(FILE *out, const struct timeline *timeline, const struct ou
 		err = put_file(fxt, filter);
 	}
 	free(fxt);
-	flushed = walk_flush(out);
-	return err && err != -EIO ? err : flushed ? flushed : err;
+	return walk_flush(out, err);
 }
 
 const struct output_format output_fxt = {

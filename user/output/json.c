@@ -96,7 +96,7 @@ static int put_slice(void *ctx, const struct slice *slice)
 	if (slice->flags & SLICE_ASSUMED)
 		fputs(",\"assumed\":true", out);
 	putc('}', out);
-	return ferror(out) ? -1 : 0;
+	return walk_write_error(out);
 }
 
 static int put_gap(void *ctx, const struct gap *gap, uint32_t depth)
@@ -109,7 +109,7 @@ static int put_gap(void *ctx, const struct gap *gap, uint32_t depth)
 		",\"depth\":%" PRIu32 ",\"error\":%s,\"offset\":%" PRIu64 "}",
 		branch_gap_name((enum branch_gap)gap->reason), gap->begin_ns - json->start_ns,
 		gap->end_ns - json->start_ns, depth, gap->error ? "true" : "false", gap->offset);
-	return ferror(json->out) ? -1 : 0;
+	return walk_write_error(json->out);
 }
 
 static void put_detail(void *ctx, const char *key, size_t key_size, const char *value,
@@ -136,7 +136,7 @@ static int put_instant(void *ctx, const struct instant *instant, uint32_t depth)
 		instant->time_ns - json->start_ns, depth);
 	walk_detail(instant->detail, put_detail, &detail);
 	fputs("}}", json->out);
-	return ferror(json->out) ? -1 : 0;
+	return walk_write_error(json->out);
 }
 
 static int put_thread(const struct walk *base, struct json *json,
@@ -205,11 +205,13 @@ static int write_json(FILE *out, const struct timeline *timeline,
 			continue;
 		fputs(first ? "\n" : ",\n", out);
 		first = false;
-		if (put_thread(&walk, &json, thread))
-			break;
+		const int err = put_thread(&walk, &json, thread);
+
+		if (err)
+			return err;
 	}
 	fputs("\n]}\n", out);
-	return walk_flush(out);
+	return walk_flush(out, 0);
 }
 
 const struct output_format output_json = {

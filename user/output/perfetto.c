@@ -104,13 +104,12 @@ struct perfetto {
 static int send(struct perfetto *perfetto)
 {
 	struct proto *packet = &perfetto->packet;
-	size_t written;
 
 	proto_end(packet);
 	if (packet->failed)
 		return -ENOMEM;
-	written = fwrite(packet->bytes.data, 1, packet->bytes.len, perfetto->out);
-	return written == packet->bytes.len ? 0 : -EIO;
+	fwrite(packet->bytes.data, 1, packet->bytes.len, perfetto->out);
+	return walk_write_error(perfetto->out);
 }
 
 static void begin_packet(struct perfetto *perfetto, uint32_t flags)
@@ -428,7 +427,7 @@ static int write_perfetto(FILE *out, const struct timeline *timeline,
 	struct perfetto *perfetto = calloc(1, sizeof(*perfetto));
 	const size_t n = timeline->names.len + 1;
 	scoped_free uint32_t *known = calloc(n * 3, sizeof(*known));
-	int err = -ENOMEM, flushed;
+	int err = -ENOMEM;
 
 	if (perfetto && known) {
 		perfetto->out = out;
@@ -441,8 +440,7 @@ static int write_perfetto(FILE *out, const struct timeline *timeline,
 		proto_fini(&perfetto->packet);
 	}
 	free(perfetto);
-	flushed = walk_flush(out);
-	return err && err != -EIO ? err : flushed ? flushed : err;
+	return walk_flush(out, err);
 }
 
 const struct output_format output_perfetto = {

@@ -109,7 +109,7 @@ static int put_slice(void *ctx, const struct slice *slice)
 	fputs(clean(text->timeline->names.data[slice->name].function, name), text->out);
 	put_notes(text, slice);
 	putc('\n', text->out);
-	return ferror(text->out) ? -1 : 0;
+	return walk_write_error(text->out);
 }
 
 static int put_gap(void *ctx, const struct gap *gap, uint32_t depth)
@@ -123,7 +123,7 @@ static int put_gap(void *ctx, const struct gap *gap, uint32_t depth)
 	indent(text->out, depth);
 	fprintf(text->out, "--- gap: %s%s ---\n", gap_text(gap->reason),
 		gap->error ? " (error)" : "");
-	return ferror(text->out) ? -1 : 0;
+	return walk_write_error(text->out);
 }
 
 static int put_instant(void *ctx, const struct instant *instant, uint32_t depth)
@@ -140,7 +140,7 @@ static int put_instant(void *ctx, const struct instant *instant, uint32_t depth)
 		fprintf(text->out, ": %s", detail);
 	}
 	fputs(" ***\n", text->out);
-	return ferror(text->out) ? -1 : 0;
+	return walk_write_error(text->out);
 }
 
 static uint64_t last_time(const struct thread_timeline *thread)
@@ -254,16 +254,16 @@ static int write_text(FILE *out, const struct timeline *timeline,
 		.instant = put_instant,
 	};
 	const struct thread_timeline *thread;
+	int err = 0;
 
 	put_head(&text);
 	for (int fired = 0; fired < 2; fired++) {
 		vec_for_each(thread, &timeline->threads) {
-			if (thread->fired == !!fired && walk_has_thread(filter, thread) &&
-			    put_thread(&text, &walk, thread))
-				return walk_flush(out);
+			if (!err && thread->fired == !!fired && walk_has_thread(filter, thread))
+				err = put_thread(&text, &walk, thread);
 		}
 	}
-	return walk_flush(out);
+	return walk_flush(out, err);
 }
 
 const struct output_format output_text = {

@@ -216,10 +216,16 @@ void walk_detail(const char *detail, walk_detail_fn fn, void *ctx)
 	}
 }
 
-int walk_flush(FILE *out)
+int walk_write_error(FILE *out)
 {
-	errno = 0;
-	if (fflush(out) || ferror(out))
-		return errno ? -errno : -EIO;
-	return 0;
+	if (!ferror(out))
+		return 0;
+	return errno ? -errno : -EIO;
+}
+
+int walk_flush(FILE *out, int err)
+{
+	if (!err && fflush(out))
+		err = -errno;
+	return err ? err : walk_write_error(out);
 }

@@ -43,7 +43,9 @@ typedef void (*walk_detail_fn)(void *ctx, const char *key, size_t key_size, cons
 			       size_t value_size);
 void walk_detail(const char *detail, walk_detail_fn fn, void *ctx);
 
-/* Flushes; 0 or the errno of what went wrong since the file was opened (-EIO if unknown). */
-int walk_flush(FILE *out);
+/* Right after a write: 0, or the errno that it failed with. */
+int walk_write_error(FILE *out);
+/* After all writes: @err if that is one, else what flushing fails with. */
+int walk_flush(FILE *out, int err);
 
 #endif
