@@ -91,10 +91,11 @@ TEST(ranges_end_where_their_symbol_does)
 		{ "data", AT(0x500), 8, STB_GLOBAL, STT_OBJECT },
 		{ "elsewhere", 0x10, 8, STB_GLOBAL, STT_FUNC },
 		{ "endless", AT(0x800), UINT64_MAX, STB_GLOBAL, STT_FUNC },
+		{ "_start", AT(0x7f0), 0, STB_LOCAL, STT_NOTYPE },
 	};
 	struct object *object;
 
-	made_elf(&made, code, sizeof(code), 0, symbols, 9);
+	made_elf(&made, code, sizeof(code), 0, symbols, 10);
 	object = open_made();
 	CHECK_STR(name_at(object, AT(0xff)), "-");
 	CHECK_STR(name_at(object, AT(0x13f)), "outer");
@@ -105,7 +106,8 @@ TEST(ranges_end_where_their_symbol_does)
 	CHECK_STR(name_at(object, AT(0x200)), "-");
 	CHECK_STR(name_at(object, AT(0x37f)), "open");
 	CHECK_STR(name_at(object, AT(0x388)), "-");
-	CHECK_STR(name_at(object, AT(0x7ff)), "last");
+	CHECK_STR(name_at(object, AT(0x7ef)), "last");
+	CHECK_STR(name_at(object, AT(0x7ff)), "_start");
 	CHECK_STR(name_at(object, 0x12), "-");
 	CHECK_STR(name_at(object, AT(0xfff)), "endless");
 	CHECK_STR(name_at(object, AT(0x1000)), "-");

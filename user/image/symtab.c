@@ -53,14 +53,22 @@ const char *strings_at(const struct file_strings *strings, size_t offset)
 	return offset < strings->size ? strings->data + offset : "";
 }
 
-static bool is_function(const GElf_Sym *sym)
+static bool is_in_code_section(Elf *elf, const GElf_Sym *sym)
+{
+	Elf_Scn *scn = sym->st_shndx < SHN_LORESERVE ? elf_getscn(elf, sym->st_shndx) : NULL;
+	GElf_Shdr shdr;
+
+	return scn && gelf_getshdr(scn, &shdr) && (shdr.sh_flags & SHF_EXECINSTR);
+}
+
+static bool is_function(Elf *elf, const GElf_Sym *sym)
 {
 	switch (GELF_ST_TYPE(sym->st_info)) {
 	case STT_FUNC:
 	case STT_GNU_IFUNC:
 		return true;
-	case STT_NOTYPE: /* labels of assembly; local ones are not functions */
-		return GELF_ST_BIND(sym->st_info) != STB_LOCAL;
+	case STT_NOTYPE: /* labels of assembly: the dynamic linker's _start is one */
+		return is_in_code_section(elf, sym);
 	default:
 		return false;
 	}
@@ -116,7 +124,7 @@ static int read_table(void *ctx, Elf *elf, const struct file_section *section)
 	for (int i = 1; gelf_getsym(data, i, &sym); i++) {
 		const char *name;
 
-		if (!is_function(&sym) || sym.st_shndx == SHN_UNDEF || sym.st_shndx == SHN_ABS)
+		if (!is_function(elf, &sym) || sym.st_shndx == SHN_UNDEF || sym.st_shndx == SHN_ABS)
 			continue;
 		name = plain_name(strings_at(&strings, sym.st_name), &builder->strings);
 		if (!name)
