@@ -61,6 +61,7 @@ struct bench {
 	struct thread threads[MAX_THREADS];
 	size_t n_threads;
 	pid_t leader;
+	bool never_alone; /* plans as if other threads ran */
 	bool started;
 	uint64_t instructions, stops, decisions, plans, pokes, single_steps, mid_checks, computed,
 		bad;
@@ -95,6 +96,11 @@ static double now(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
+static bool is_alone(const struct bench *bench)
+{
+	return bench->n_threads == 1 && !bench->never_alone;
+}
+
 static struct thread *find_thread(struct bench *bench, pid_t tid)
 {
 	struct thread *thread;
@@ -110,7 +116,7 @@ static struct thread *find_thread(struct bench *bench, pid_t tid)
 	thread->tid = tid;
 	if (block_plan_new(&thread->plan) || block_mem_new(&thread->known))
 		die("block_plan_new");
-	block_cache_set_exclusive(bench->cache, bench->n_threads == 1);
+	block_cache_set_exclusive(bench->cache, is_alone(bench));
 	return thread;
 }
 
@@ -125,7 +131,7 @@ static void drop_thread(struct bench *bench, pid_t tid)
 		bench->threads[i] = bench->threads[--bench->n_threads];
 		break;
 	}
-	block_cache_set_exclusive(bench->cache, bench->n_threads == 1);
+	block_cache_set_exclusive(bench->cache, is_alone(bench));
 }
 
 /* The rseq areas of the threads, then /proc/PID/maps. */
@@ -356,7 +362,7 @@ static void compute(struct bench *bench, struct thread *thread)
 	size_t got = read_memory(bench, ip, code, 15);
 
 	if (!thread->is_computed || thread->executed == 0) {
-		block_mem_begin(thread->known, &bench->reader, bench->n_threads == 1);
+		block_mem_begin(thread->known, &bench->reader, is_alone(bench));
 		block_state_init(&thread->state, &thread->regs);
 	}
 	thread->is_computed = false;
@@ -567,7 +573,8 @@ static void print(const struct bench *bench, double seconds)
 static int usage(void)
 {
 	fprintf(stderr, "usage: stepbench bare|block|verify [-n INSTRUCTIONS] [-s SECONDS] "
-			"[-u] -- CMD...\n  -u: begin when CMD gets SIGUSR1\n");
+			"[-ux] -- CMD...\n  -u: begin when CMD gets SIGUSR1\n"
+			"  -x: plan as if other threads ran at the same time\n");
 	return 2;
 }
 
@@ -583,13 +590,15 @@ int main(int argc, char **argv)
 		     strcmp(argv[1], "block") == 0 ? BLOCK :
 						     VERIFY;
 	optind = 2;
-	while ((opt = getopt(argc, argv, "+n:s:u")) != -1) {
+	while ((opt = getopt(argc, argv, "+n:s:ux")) != -1) {
 		if (opt == 'n')
 			bench.max_steps = strtoull(optarg, NULL, 0);
 		else if (opt == 's')
 			bench.max_seconds = strtod(optarg, NULL);
 		else if (opt == 'u')
 			bench.start_signal = SIGUSR1;
+		else if (opt == 'x')
+			bench.never_alone = true;
 		else
 			return usage();
 	}

@@ -89,6 +89,8 @@ struct block_region {
  */
 int block_cache_set_regions(struct block_cache *cache, const struct block_region *regions,
 			    size_t n);
+/* One more unstable range, for the plans to come: the planned thread's rseq area. Cheap. */
+void block_cache_set_unstable(struct block_cache *cache, uint64_t addr, uint64_t len);
 /*
  * True: while the planned thread runs, no other thread or async I/O (io_uring, aio) writes to the
  * BLOCK_PRIVATE regions; so for a process of one thread, or when all others are held. False at

@@ -251,6 +251,11 @@ int block_cache_set_regions(struct block_cache *cache, const struct block_region
 	return block_mem_set_regions(cache->mem, regions, n);
 }
 
+void block_cache_set_unstable(struct block_cache *cache, uint64_t addr, uint64_t len)
+{
+	block_mem_set_unstable(cache->mem, addr, len);
+}
+
 void block_cache_set_exclusive(struct block_cache *cache, bool exclusive)
 {
 	cache->exclusive = exclusive;

@@ -39,6 +39,7 @@ struct saved_page {
 
 struct block_mem {
 	VEC(struct block_region) regions; /* sorted, disjoint */
+	struct block_region unstable;     /* one more, above them */
 	VEC(struct undo) log;
 	VEC(struct saved_page) saved;
 	VEC(uint64_t) watched;
@@ -122,6 +123,11 @@ int block_mem_set_regions(struct block_mem *mem, const struct block_region *regi
 	return 0;
 }
 
+void block_mem_set_unstable(struct block_mem *mem, uint64_t addr, uint64_t len)
+{
+	mem->unstable = (struct block_region){ .addr = addr, .len = len };
+}
+
 void block_mem_begin(struct block_mem *mem, const struct block_reader *reader, bool exclusive)
 {
 	mem->reader = reader;
@@ -165,6 +171,25 @@ static void set_bits(uint8_t *bits, size_t from, size_t to)
 		bits[i / 8] |= (uint8_t)(1u << i % 8);
 }
 
+static void clear_bits(uint8_t *bits, size_t from, size_t to)
+{
+	for (size_t i = from; i < to; i++)
+		bits[i / 8] &= (uint8_t) ~(1u << i % 8);
+}
+
+static void mark_unstable(struct page *page, const struct block_region *region)
+{
+	uint64_t end = region_end(region);
+	size_t from, to;
+
+	if (region->addr >= page->addr + PAGE || end <= page->addr)
+		return;
+	from = region->addr > page->addr ? region->addr - page->addr : 0;
+	to = end - page->addr < PAGE ? end - page->addr : PAGE;
+	clear_bits(page->known, from, to);
+	clear_bits(page->stable, from, to);
+}
+
 static void fill_page(struct block_mem *mem, struct page *page)
 {
 	size_t got, wanted = 0;
@@ -191,11 +216,11 @@ static void fill_page(struct block_mem *mem, struct page *page)
 			wanted = to;
 		}
 	}
+	mark_unstable(page, &mem->unstable);
 	if (!wanted)
 		return;
 	got = mem->reader->memory(mem->reader->ctx, page->addr, page->data, PAGE);
-	for (size_t i = got; i < PAGE; i++)
-		page->known[i / 8] &= (uint8_t) ~(1u << i % 8);
+	clear_bits(page->known, got, PAGE);
 }
 
 /* Stores to unknown places since the page was last looked at: only what is constant is known. */

@@ -18,6 +18,7 @@ struct block_mem;
 int block_mem_new(struct block_mem **out);
 void block_mem_free(struct block_mem *mem);
 int block_mem_set_regions(struct block_mem *mem, const struct block_region *regions, size_t n);
+void block_mem_set_unstable(struct block_mem *mem, uint64_t addr, uint64_t len);
 
 /* Forgets all values and stores: what is read from here on is as the thread has it now. */
 void block_mem_begin(struct block_mem *mem, const struct block_reader *reader, bool exclusive);

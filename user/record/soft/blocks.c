@@ -10,6 +10,7 @@
 #include "base/log.h"
 
 #define DR7_ALL 0x55ul    /* L0..L3: execution, length 1 */
+#define RSEQ_AREA 64      /* no struct rseq is larger yet */
 #define FLAG_RF 0x10000ul /* resume flag: the breakpoint at the present ip is passed */
 
 static int poke_debug(const struct soft_thread *thread, unsigned int i, uint64_t value)
@@ -125,6 +126,7 @@ static int blocks_plan(struct soft_thread *thread)
 	if (thread->process->mode_32 || thread_fetch_regs(thread))
 		return -EAGAIN;
 	block_cache_set_exclusive(code->blocks, is_exclusive(thread->process));
+	block_cache_set_unstable(code->blocks, thread->rseq, thread->rseq ? RSEQ_AREA : 0);
 	return block_plan_make(thread->plan, code->blocks, &thread->regs, &reader);
 }
 

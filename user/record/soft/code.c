@@ -66,7 +66,7 @@ static bool is_special(const char *path)
 static int add_region(struct code *fresh, const struct code_map *map, const char *prot)
 {
 	struct block_region region = { .addr = map->start, .len = map->end - map->start };
-	const bool private = prot[3] == 'p' && !map->special && strcmp(map->path, "[vvar]");
+	const bool private = prot[3] == 'p' && !map->special && strncmp(map->path, "[vvar", 5) != 0;
 
 	if (!strncmp(map->path, "/[aio]", 6) || !strcmp(map->path, "anon_inode:[io_uring]"))
 		fresh->kernel_writes = true;
