@@ -462,6 +462,8 @@ static int decode_segments(struct blocks *blocks)
 
 		blocks->position = blocks->previous = psb;
 		status = synchronise(blocks, psb, &err);
+		if (status == -pte_eos)
+			break; /* nothing but its PSB+: the thread did not run */
 		if (status >= 0 && !err)
 			status = decode_segment(blocks, status, &err);
 		if (status >= 0 || err)

@@ -131,6 +131,8 @@ static int decode_segments(struct insns *insns)
 
 		insns->position = insns->previous = psb;
 		status = synchronise(insns, psb, &err);
+		if (status == -pte_eos)
+			break; /* nothing but its PSB+: the thread did not run */
 		if (status >= 0 && !err)
 			status = decode_segment(insns, status, &err);
 		if (status >= 0 || err)
