@@ -30,6 +30,22 @@ static const struct symbol symbols[] = {
 static const char objects[2];
 static int looked_up;
 
+/* At twice the address: memory that a snapshot saved. */
+static const struct space_mapping saved = {
+	.pid = 1,
+	.addr = 2 * BASE,
+	.len = 0x1000,
+	.to_ns = UINT64_MAX,
+	.path = "/tmp/prog-1/images/anon-1-20000",
+	.object = (const struct object *)&objects[1],
+};
+static const struct symbol saved_symbol = {
+	.start = 0,
+	.size = 0x1000,
+	.name = "anon-1-20000",
+	.demangled = "anon-1-20000",
+};
+
 static const struct space_mapping mappings[] = {
 	{ .pid = 1,
 	  .addr = BASE,
@@ -51,6 +67,8 @@ const struct space_mapping *space_find(const struct space *space, pid_t pid, uin
 				       uint64_t time_ns)
 {
 	(void)space;
+	if (pid == 1 && addr >= saved.addr && addr < saved.addr + saved.len)
+		return &saved;
 	if (pid != 1 || addr < BASE || addr >= BASE + 0x1000)
 		return NULL;
 	return &mappings[time_ns >= SWITCH_NS];
@@ -64,7 +82,11 @@ bool space_name(const struct space *space, pid_t pid, uint64_t addr, uint64_t ti
 	looked_up++;
 	if (!mapping)
 		return false;
-	*name = (struct space_name){ .mapping = mapping, .start = BASE };
+	*name = (struct space_name){ .mapping = mapping, .start = mapping->addr };
+	if (mapping == &saved) {
+		name->symbol = &saved_symbol;
+		return true;
+	}
 	for (size_t i = 0; mapping->object && i < N_SYMBOLS; i++) {
 		const uint64_t size = symbols[i].size ? symbols[i].size : 1;
 
@@ -183,6 +205,7 @@ TEST(names_of_all_threads_are_in_one_table)
 	add_slice(&one, first, BASE + 0x300, 5);
 	add_slice(&one, first, BASE + 0x900, 5);
 	add_slice(&one, first, BASE + 0x900, SWITCH_NS);
+	add_slice(&one, first, 2 * BASE + 0x10, 5);
 	add_slice(&two, second, BASE + 0x100, 5);
 	add_slice(&two, second, BASE + 0x200, 5);
 	add_slice(&three, nowhere, BASE + 0x200, 5);
@@ -198,10 +221,12 @@ TEST(names_of_all_threads_are_in_one_table)
 	CHECK_STR(name_of(&timeline, &one, 2), "puts");
 	CHECK_STR(name_of(&timeline, &one, 3), "first.so+0x400900");
 	CHECK_STR(name_of(&timeline, &one, 4), "second.so+0x2900"); /* no object: file offset */
+	CHECK_STR(name_of(&timeline, &one, 5), "0x20010");
+	CHECK_STR(timeline.names.data[one.slices.data[5].name].object, "[anon]");
 	CHECK_EQ(two.slices.data[0].name, one.slices.data[1].name);
 	CHECK_EQ(two.slices.data[1].name, one.slices.data[0].name);
 	CHECK_STR(name_of(&timeline, &three, 0), "0x10200");
-	CHECK_EQ(timeline.names.len, 6);
+	CHECK_EQ(timeline.names.len, 7);
 	names_free(names);
 	namer_free(first);
 	namer_free(second);

@@ -11,6 +11,8 @@
 
 /* How far back a thread's name is looked for through its ancestors. */
 #define COMM_DEPTH 8
+/* More than any clock fit errs. */
+#define FIRE_SKEW_NS 100000
 
 struct worker {
 	struct thread_timeline *out;
@@ -228,6 +230,29 @@ static int compare_instants(const void *a, const void *b)
 	return x->time_ns < y->time_ns ? -1 : x->time_ns > y->time_ns;
 }
 
+/*
+ * The firing thread did nothing after the fire: times beyond it come from the fit between the two
+ * clocks, and would show the fire before the call that it is in.
+ */
+static void end_at_fire(struct thread_timeline *thread, uint64_t time_ns)
+{
+	struct slice *slice;
+
+	vec_for_each(slice, &thread->slices) {
+		if (slice->end_ns > time_ns + FIRE_SKEW_NS)
+			return;
+	}
+	vec_for_each(slice, &thread->slices) {
+		slice->begin_ns = slice->begin_ns < time_ns ? slice->begin_ns : time_ns;
+		slice->end_ns = slice->end_ns < time_ns ? slice->end_ns : time_ns;
+		slice->self_ns = slice->end_ns - slice->begin_ns;
+		if (slice->parent != UINT32_MAX)
+			thread->slices.data[slice->parent].self_ns -= slice->self_ns;
+	}
+	if (thread->last_ns > time_ns)
+		thread->last_ns = time_ns;
+}
+
 int timeline_add_fire(struct timeline *timeline, pid_t tid, uint64_t time_ns, const char *detail)
 {
 	struct instant instant = { .time_ns = time_ns };
@@ -238,6 +263,7 @@ int timeline_add_fire(struct timeline *timeline, pid_t tid, uint64_t time_ns, co
 		if (thread->tid != tid)
 			continue;
 		thread->fired = true;
+		end_at_fire(thread, time_ns);
 		instant.name = strdup("fire");
 		instant.detail = detail ? strdup(detail) : NULL;
 		if (instant.name && (!detail || instant.detail) &&

@@ -31,7 +31,8 @@ int timeline_build(const struct recording *recording, const struct space *space,
 /*
  * Marks where and when the trigger fired: trigger_ns, the thread's fired flag and an instant "fire"
  * with @detail ("key=value key=value", NULL none). A thread that is not in the timeline only sets
- * the time. 0, -ENOMEM.
+ * the time. Where the thread's trace ends there but for the clocks' error, it ends there exactly.
+ * 0, -ENOMEM.
  */
 int timeline_add_fire(struct timeline *timeline, pid_t tid, uint64_t time_ns, const char *detail);
 

@@ -145,6 +145,27 @@ static bool is_stub(const char *name)
 	       !strncmp(name, "__llvm_retpoline_", 17);
 }
 
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+/* Saved memory is one symbol with the file's name, for perf; it holds any number of functions. */
+static bool is_saved_memory(const struct space_mapping *mapping)
+{
+	return mapping->path && strstr(mapping->path, "/images/anon-");
+}
+
+/* What the user calls the object; memory that a snapshot saved by what it was. */
+static const char *object_name(const char *path)
+{
+	if (!path || !strncmp(path, "//anon", 6) || strstr(path, "/images/anon-"))
+		return "[anon]";
+	return strstr(path, "/images/vdso-") ? "[vdso]" : base_name(path);
+}
+
 static bool resolve(struct namer *namer, uint64_t addr, uint64_t time_ns, struct cached *cached)
 {
 	struct calls_function *function = &cached->function;
@@ -163,7 +184,7 @@ static bool resolve(struct namer *namer, uint64_t addr, uint64_t time_ns, struct
 	cached->to_ns = name.mapping->to_ns;
 	function->start = name.mapping->addr;
 	function->end = name.mapping->addr + name.mapping->len;
-	if (!name.symbol)
+	if (!name.symbol || is_saved_memory(name.mapping))
 		return false;
 	function->id = known_id(namer, &name);
 	if (function->id == CALLS_NO_NAME)
@@ -306,13 +327,6 @@ static int intern(struct names *names, const struct timeline_name *name, uint32_
 	return 0;
 }
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 static int intern_known(struct names *names, const struct known *known, uint32_t *index)
 {
 	const struct symbol *symbol = known->whole;
@@ -325,36 +339,36 @@ static int intern_known(struct names *names, const struct known *known, uint32_t
 		.mangled = demangled == symbol->name || !strcmp(demangled, symbol->name) ?
 				   NULL :
 				   (char *)symbol->name,
-		.object = (char *)base_name(object_path(known->object)),
+		.object = (char *)object_name(object_path(known->object)),
 	};
 
 	return function ? intern(names, &name, index) : -ENOMEM;
 }
 
-/* OBJECT+0xOFF, as an addr: trigger takes it. */
+/* OBJECT+0xOFF, as an addr: trigger takes it; memory without a file by its address. */
 static int intern_address(struct names *names, const struct namer *namer, const struct slice *slice,
 			  uint32_t *index)
 {
 	const struct space_mapping *mapping =
 		space_find(namer->space, namer->pid, slice->address, slice->begin_ns);
-	const char *object = mapping && mapping->path ? base_name(mapping->path) : "";
+	const char *object = mapping ? object_name(mapping->path) : "";
+	const bool has_file = *object && *object != '[';
 	uint64_t offset = slice->address;
-	char *text = NULL;
+	scoped_free char *text = NULL;
 	struct timeline_name name = { .object = (char *)object };
-	int err;
 
-	if (mapping && *object) {
+	if (has_file) {
 		offset += mapping->pgoff - mapping->addr;
 		if (mapping->object)
 			object_offset_to_vaddr(mapping->object, offset, &offset);
 	}
-	if (asprintf(&text, "%s%s0x%llx", object, *object ? "+" : "", (unsigned long long)offset) <
-	    0)
+	if (asprintf(&text, "%s%s0x%llx", has_file ? object : "", has_file ? "+" : "",
+		     (unsigned long long)offset) < 0) {
+		text = NULL;
 		return -ENOMEM;
+	}
 	name.function = text;
-	err = intern(names, &name, index);
-	free(text);
-	return err;
+	return intern(names, &name, index);
 }
 
 int names_add(struct names *names, const struct namer *namer, struct thread_timeline *thread)
