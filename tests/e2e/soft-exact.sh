@@ -30,7 +30,7 @@ run() {
 exact() {
 	local name=$1 ok=1
 	shift
-	for mode in insn verify block; do
+	for mode in ${modes:-verify block}; do
 		run "$name" $mode "$@" || ok=0
 	done
 	[ $ok = 1 ] && echo "PASS e2e/soft-exact/$name" || { echo "FAIL e2e/soft-exact/$name"; bad=1; }
@@ -45,8 +45,21 @@ same_bytes() {
 	[ $ok = 1 ] && echo "PASS e2e/soft-exact/$name" || { echo "FAIL e2e/soft-exact/$name"; bad=1; }
 }
 
-exact true -- /bin/true
+modes="insn verify block" exact true -- /bin/true
 exact calls -- "$PROGRAMS/calls"
+exact signals -- "$PROGRAMS/signals"
+exact sigtraps --multi-thread -- "$PROGRAMS/sigtraps"
+exact flags -- "$PROGRAMS/soft_flags"
+exact affinity --multi-thread -- "$PROGRAMS/soft_affinity"
+exact stops -- "$PROGRAMS/soft_stops"
+exact rseq -- "$PROGRAMS/soft_rseq"
+exact dlopens -- "$PROGRAMS/dlopens"
+exact workers --multi-thread -- "$PROGRAMS/workers" 20 2
+exact thread-exec --multi-thread -- "$PROGRAMS/processes" thread-exec
+exact spawn --follow-forks -- "$PROGRAMS/processes" spawn
+exact daemon -- "$PROGRAMS/processes" daemon
+exact rings-taken-and-given --multi-thread --cycle-ms 5 -- "$PROGRAMS/workers" 5 2
 same_bytes same-true /bin/true
 same_bytes same-fixed "$PROGRAMS/fixed"
+same_bytes same-signals "$PROGRAMS/signals"
 exit $bad

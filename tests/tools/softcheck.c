@@ -2,8 +2,8 @@
 /*
  * softcheck DIR: decodes what softrec wrote with libipt and compares, per thread, the decoded
  * instructions with the stepped ones (DIR/TID.insns, where there): every one, in order. Any decode
- * error is a failure; so is a trace without instructions. Threads' code is found by DIR/PID.maps of
- * the pid named as the second argument, or of the first maps file that is there.
+ * error is a failure; so is a trace without instructions. Code is found by DIR/TID.maps, or that of
+ * the pid named as the second argument, or the first maps file that is there.
  *
  * links: base/log
  */
@@ -143,14 +143,18 @@ static void decode_from_sync(struct check *check)
 	}
 }
 
-static bool check_thread(const char *dir, int tid, struct pt_image *image)
+static bool check_thread(const char *dir, int tid, int pid)
 {
+	struct pt_image *image = pt_image_alloc("target");
 	struct check check = { .tid = tid };
 	struct pt_config config;
 	struct bytes trace, insns;
 	char path[600];
 	int status;
 
+	/* A process's main thread has mappings under its own number. */
+	snprintf(path, sizeof(path), "%s/%d.maps", dir, tid);
+	add_maps(image, dir, access(path, R_OK) ? pid : tid);
 	snprintf(path, sizeof(path), "%s/%d.pt", dir, tid);
 	trace = slurp(path);
 	snprintf(path, sizeof(path), "%s/%d.insns", dir, tid);
@@ -182,6 +186,7 @@ static bool check_thread(const char *dir, int tid, struct pt_image *image)
 	       " overflows, %zu bytes\n",
 	       tid, check.at, check.n_expected, check.errors, check.gaps, trace.size);
 	pt_insn_free_decoder(check.decoder);
+	pt_image_free(image);
 	free(trace.data);
 	free(insns.data);
 	return !check.errors && check.at;
@@ -189,7 +194,6 @@ static bool check_thread(const char *dir, int tid, struct pt_image *image)
 
 int main(int argc, char **argv)
 {
-	struct pt_image *image;
 	const struct dirent *entry;
 	int pid = argc > 2 ? atoi(argv[2]) : 0;
 	size_t checked = 0;
@@ -205,16 +209,13 @@ int main(int argc, char **argv)
 		if (strstr(entry->d_name, ".maps"))
 			pid = atoi(entry->d_name);
 	}
-	image = pt_image_alloc("target");
-	add_maps(image, argv[1], pid);
 	rewinddir(dir);
 	while ((entry = readdir(dir))) {
 		if (!strstr(entry->d_name, ".pt"))
 			continue;
-		ok &= check_thread(argv[1], atoi(entry->d_name), image);
+		ok &= check_thread(argv[1], atoi(entry->d_name), pid);
 		checked++;
 	}
 	closedir(dir);
-	pt_image_free(image);
 	return ok && checked ? 0 : 1;
 }

@@ -28,7 +28,7 @@ int thread_store_regs(struct soft_thread *thread)
 
 void thread_kick(struct soft_thread *thread)
 {
-	if (thread->state == THREAD_RUNNING && !thread->kicked && !thread->newborn)
+	if (thread->state == THREAD_RUNNING && !thread->kicked)
 		thread->kicked = !ptrace(PTRACE_INTERRUPT, thread->tid, 0, 0);
 }
 

@@ -38,6 +38,11 @@ pid_t births_tgid(pid_t tid)
 	return status_number(tid, "Tgid:");
 }
 
+pid_t births_tracer(pid_t tid)
+{
+	return status_number(tid, "TracerPid:");
+}
+
 static void forget_probes_in(const struct soft_process *parent, pid_t child)
 {
 	scoped_fd int fd = -1;
@@ -115,7 +120,8 @@ void births_event(struct stepper *stepper, struct soft_thread *parent, int event
 		return;
 	pid = status_number((pid_t)message, "Tgid:");
 	child = thread_find(stepper, (pid_t)message);
-	if (!child)
+	/* When all is being let go, a child that has stopped is gone already; others will stop. */
+	if (!child && !stepper->detached)
 		child = pid ? thread_add(stepper, (pid_t)message) : NULL;
 	if (!child || child->known)
 		return;

@@ -72,8 +72,11 @@ static int seize(struct stepper *stepper, pid_t pid, pid_t tid)
 
 	if (thread_find(stepper, tid))
 		return 0;
-	if (ptrace(PTRACE_SEIZE, tid, 0, OPTIONS))
-		return -errno;
+	if (ptrace(PTRACE_SEIZE, tid, 0, OPTIONS)) {
+		err = -errno;
+		/* Its creator is traced already, and so is it: it will report itself. */
+		return err == -EPERM && births_tracer(tid) == getpid() ? 0 : err;
+	}
 	thread = thread_add(stepper, tid);
 	if (!thread)
 		return -ENOMEM;

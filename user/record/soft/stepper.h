@@ -98,26 +98,27 @@ struct soft_thread {
 	pid_t tid, pid, parent_pid, parent_tid;
 	enum thread_state state;
 	enum thread_run run;
-	bool known;      /* its birth was seen; before that it only waits */
-	bool let_go;     /* a child that is not followed: detached at its first stop */
-	bool newborn;    /* its first stop is still to come */
-	bool hold_event; /* until release */
-	bool hold_take;  /* until ring_give */
-	bool exiting;    /* at or past PTRACE_EVENT_EXIT */
-	bool kicked;     /* PTRACE_INTERRUPT is on its way */
-	bool in_syscall; /* stopped inside one: the return traps before user code */
-	bool restarting; /* a system call is about to be restarted: ip is not where it goes on */
-	bool drop;       /* the run in flight is not recorded */
-	bool probed;     /* the probes at ip have been evaluated */
-	bool entry_told; /* the entry or start at ip has been reported */
+	bool known;       /* its birth was seen; before that it only waits */
+	bool let_go;      /* a child that is not followed: detached at its first stop */
+	bool newborn;     /* its first stop is still to come */
+	bool hold_event;  /* until release */
+	bool hold_take;   /* until ring_give */
+	bool exiting;     /* at or past PTRACE_EVENT_EXIT */
+	bool kicked;      /* PTRACE_INTERRUPT is on its way */
+	bool interrupted; /* it arrived: a system call may have been cut short by it */
+	bool in_syscall;  /* stopped inside one: the return traps before user code */
+	bool restarting;  /* a system call is about to be restarted: ip is not where it goes on */
+	bool drop;        /* the run in flight is not recorded */
+	bool probed;      /* the probes at ip have been evaluated */
+	bool entry_told;  /* the entry or start at ip has been reported */
 	bool regs_valid, regs_dirty;
-	bool own_tf;       /* the program single-steps itself */
-	bool no_block;     /* no debug register is to be had */
-	bool mapped;       /* the system call just made may have changed executable mappings */
-	uint64_t ip;       /* at the last stop */
-	int signal;        /* to deliver when it goes on */
-	bool signal_moved; /* not the signal of the present stop: info is to be set */
-	siginfo_t info;    /* of the last signal stop */
+	bool own_tf, tf_due; /* the program single-steps itself */
+	bool no_block;       /* no debug register is to be had */
+	bool mapped;         /* the system call just made may have changed executable mappings */
+	uint64_t ip;         /* at the last stop */
+	int signal;          /* to deliver when it goes on */
+	bool signal_moved;   /* not the signal of the present stop: info is to be set */
+	siginfo_t info;      /* of the last signal stop */
 	struct user_regs_struct regs;
 	struct code_insn code; /* at ip, with RUN_STEP */
 
@@ -149,7 +150,7 @@ struct soft_thread {
 	bool at_syscall_stop; /* after a system call of the stepper's own */
 	bool died;            /* its end was seen in passing, with exit_status */
 	bool unpinnable;
-	uint64_t new_action[4], new_mask; /* of the system call in flight */
+	uint64_t new_action[4], new_mask, new_flags; /* of the system call in flight */
 	int exit_status;
 	uint64_t nr, args[6]; /* of the system call in flight */
 };
@@ -242,6 +243,7 @@ void births_exec(struct stepper *stepper, struct soft_thread *thread);
 void births_gone(struct stepper *stepper, struct soft_thread *thread, int status);
 /* The process that a thread belongs to; 0: no such thread. */
 pid_t births_tgid(pid_t tid);
+pid_t births_tracer(pid_t tid);
 /* A stop of a thread that nobody announced: kept until its creator's event, or for a while. */
 void births_unknown(struct stepper *stepper, pid_t tid, int status);
 void births_adopt(struct stepper *stepper);
@@ -325,6 +327,9 @@ void traps_requeue(struct soft_thread *thread);
 void traps_taken(struct soft_thread *thread);
 /* PUSHF pushed the trap flag that single-stepping sets. */
 void traps_fix_pushf(struct soft_thread *thread);
+/* A handler was entered: the program's own trap flag belongs into the saved flags. */
+void traps_save_flag(struct soft_thread *thread);
+#define UC_FLAGS 176u /* offsetof(struct ucontext, uc_mcontext.flags), the kernel's */
 bool traps_signal_is_dropped(const struct soft_process *process, int sig);
 /* Runs one system call in the stopped thread. Its result, or -errno when it could not run. */
 long traps_inject(struct soft_thread *thread, long nr, const uint64_t args[4]);

@@ -54,7 +54,10 @@ static void step_done(struct stepper *stepper, struct soft_thread *thread, uint6
 	}
 	if (code->kind == CODE_PUSHF)
 		traps_fix_pushf(thread);
-	if (code->insn.touches_tf && !thread_fetch_regs(thread))
+	/* The flag that was set before the instruction traps after it. */
+	thread->tf_due = thread->own_tf;
+	if (code->insn.touches_tf && code->kind != CODE_PUSHF && code->kind != CODE_LOAD_SS &&
+	    !thread_fetch_regs(thread))
 		thread->own_tf = thread->regs.eflags & 0x100;
 	if (code->insn.writes_memory)
 		thread->rseq_stale = true;
@@ -64,6 +67,34 @@ static void step_done(struct stepper *stepper, struct soft_thread *thread, uint6
 		record_step(stepper, thread, code, to);
 	}
 	thread->ip = to;
+}
+
+/*
+ * System calls that return EINTR when a tracer interrupts them, with no signal to handle: they are
+ * made again, so that the program sees nothing.
+ */
+static bool restart_interrupted(struct soft_thread *thread)
+{
+	struct user_regs_struct *regs = &thread->regs;
+
+	if (!thread->interrupted || thread_fetch_regs(thread) || (int64_t)regs->rax != -EINTR)
+		return false;
+	switch ((long)regs->orig_rax) {
+	case 0:   /* read of an inotify descriptor */
+	case 65:  /* semop */
+	case 128: /* rt_sigtimedwait */
+	case 220: /* semtimedop */
+	case 232: /* epoll_wait */
+	case 281: /* epoll_pwait */
+	case 441: /* epoll_pwait2 */
+		regs->rax = regs->orig_rax;
+		regs->orig_rax = UINT64_MAX;
+		regs->rip -= 2;
+		thread->interrupted = false;
+		return !thread_store_regs(thread);
+	default:
+		return false;
+	}
 }
 
 static void syscall_done(struct stepper *stepper, struct soft_thread *thread, uint64_t to)
@@ -77,6 +108,12 @@ static void syscall_done(struct stepper *stepper, struct soft_thread *thread, ui
 	}
 	thread->ip = to;
 	thread->probed = false;
+	if (restart_interrupted(thread)) {
+		thread->ip = thread->regs.rip;
+		traps_taken(thread);
+		return;
+	}
+	thread->interrupted = false;
 	syscall_after(stepper, thread);
 }
 
@@ -133,6 +170,7 @@ static void run_ended(struct stepper *stepper, struct soft_thread *thread, uint6
 			break;
 		}
 		traps_read_mask(thread);
+		traps_save_flag(thread);
 		thread->probed = false;
 		thread->ip = ip;
 		break;
@@ -224,10 +262,10 @@ static void signal_stop(struct stepper *stepper, struct soft_thread *thread, int
 			reached_stop(stepper, thread);
 			return;
 		}
+		thread->tf_due = false;
 		run_ended(stepper, thread, ip);
-		if (!thread->own_tf || thread->info.si_code != TRAP_TRACE)
-			return;
-		thread->signal = SIGTRAP; /* the program's own single step */
+		if (thread->tf_due && thread->info.si_code == TRAP_TRACE)
+			thread->signal = SIGTRAP; /* the program's own single step */
 		return;
 	}
 	if (thread_fetch_regs(thread))
@@ -266,38 +304,9 @@ static bool trap_is_queued(const struct soft_thread *thread)
 	return false;
 }
 
-/*
- * System calls that return EINTR when a tracer interrupts them, with no signal to handle: they are
- * made again, so that the program sees nothing.
- */
-static void restart_interrupted(struct soft_thread *thread)
-{
-	struct user_regs_struct *regs = &thread->regs;
-
-	if ((int64_t)regs->rax != -EINTR)
-		return;
-	switch ((long)regs->orig_rax) {
-	case 0:   /* read of an inotify descriptor */
-	case 65:  /* semop */
-	case 128: /* rt_sigtimedwait */
-	case 220: /* semtimedop */
-	case 232: /* epoll_wait */
-	case 281: /* epoll_pwait */
-	case 441: /* epoll_pwait2 */
-		regs->rax = regs->orig_rax;
-		regs->orig_rax = UINT64_MAX;
-		regs->rip -= 2;
-		thread_store_regs(thread);
-		break;
-	default:
-		break;
-	}
-}
-
 static void stop_event(struct stepper *stepper, struct soft_thread *thread, int sig)
 {
-	const bool was_kicked = thread->kicked;
-
+	thread->interrupted |= thread->kicked;
 	thread->kicked = false;
 	if (sig != SIGTRAP) {
 		/* A group stop: it lasts until SIGCONT, which makes another event. */
@@ -306,6 +315,8 @@ static void stop_event(struct stepper *stepper, struct soft_thread *thread, int 
 		return;
 	}
 	if (thread->newborn) {
+		thread->run = RUN_FREE;
+		restart_interrupted(thread);
 		births_first_stop(stepper, thread);
 		return;
 	}
@@ -319,8 +330,10 @@ static void stop_event(struct stepper *stepper, struct soft_thread *thread, int 
 	}
 	if (thread_fetch_regs(thread))
 		return;
-	if (was_kicked && thread->run == RUN_FREE)
+	if (thread->run == RUN_FREE) {
 		restart_interrupted(thread);
+		thread->interrupted = false;
+	}
 	run_interrupted(stepper, thread, thread->regs.rip);
 	thread->restarting |= is_restart(thread->regs.rax) && (int64_t)thread->regs.orig_rax >= 0;
 }

@@ -28,6 +28,7 @@ static bool sees_disposition(uint64_t nr)
 	}
 }
 
+#define FLAG_TF 0x100u
 #define UC_SIGMASK 296u /* offsetof(struct ucontext, uc_sigmask), the kernel's */
 
 /*
@@ -40,7 +41,9 @@ static void read_new_mask(struct soft_thread *thread)
 	uint64_t set;
 
 	thread->new_mask = thread->sigmask;
+	thread->new_flags = 0;
 	if (thread->nr == SYS_rt_sigreturn) {
+		code_read_memory((void *)code, thread->regs.rsp + UC_FLAGS, &thread->new_flags, 8);
 		if (code_read_memory((void *)code, thread->regs.rsp + UC_SIGMASK, &set, 8) == 8)
 			thread->new_mask = set;
 		return;
@@ -154,11 +157,12 @@ void syscall_after(struct stepper *stepper, struct soft_thread *thread)
 		action_set(thread);
 		break;
 	case SYS_rt_sigprocmask:
-		if (thread->regs.rax)
-			break;
-		/* fallthrough */
+		if (!thread->regs.rax)
+			traps_set_mask(thread, thread->new_mask);
+		break;
 	case SYS_rt_sigreturn:
 		traps_set_mask(thread, thread->new_mask);
+		thread->own_tf = thread->new_flags & FLAG_TF;
 		break;
 	case SYS_sched_getaffinity:
 	case SYS_sched_setaffinity:

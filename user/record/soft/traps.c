@@ -236,3 +236,19 @@ void traps_fix_pushf(struct soft_thread *thread)
 	flags &= ~FLAG_TF;
 	code_write_memory(code, thread->regs.rsp, &flags, thread->process->mode_32 ? 4 : 8);
 }
+
+void traps_save_flag(struct soft_thread *thread)
+{
+	struct code *code = &thread->process->code;
+	const uint64_t frame = thread->regs.rsp + sizeof(uint64_t); /* above the return address */
+	uint64_t flags;
+
+	if (!thread->own_tf)
+		return;
+	/* The kernel took it for the tracer's and left it out. */
+	thread->own_tf = false;
+	if (code_read_memory(code, frame + UC_FLAGS, &flags, sizeof(flags)) != sizeof(flags))
+		return;
+	flags |= FLAG_TF;
+	code_write_memory(code, frame + UC_FLAGS, &flags, sizeof(flags));
+}
