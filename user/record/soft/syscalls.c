@@ -175,6 +175,10 @@ void syscall_after(struct stepper *stepper, struct soft_thread *thread)
 	case SYS_rseq:
 		rseq_find(thread);
 		break;
+	case SYS_madvise:
+		/* The kernel may empty these pages at any time. */
+		thread->process->code.kernel_writes |= thread->args[2] == MADV_FREE;
+		break;
 	case SYS_io_setup:
 	case SYS_io_uring_setup:
 		thread->process->code.kernel_writes = true;
