@@ -185,6 +185,7 @@ static void on_event(struct recorder *recorder, const struct source_event *event
 	case SOURCE_MAPPED:
 	case SOURCE_ENTRY:
 	case SOURCE_EXITING:
+	case SOURCE_UNMAPPING:
 		copy_maps(recorder, event->pid);
 		ops->release(recorder->source, event->tid);
 		break;

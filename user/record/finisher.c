@@ -65,7 +65,7 @@ static int point_maps(struct recording *recording, const struct shot_image *imag
 
 		if (event->kind != RECORDING_MAP || event->pid != image->pid ||
 		    event->map.addr != image->addr || event->map.len != image->len ||
-		    !is_unnamed(&event->map))
+		    event->time_ns != image->map_ns || !is_unnamed(&event->map))
 			continue;
 		copy = strdup(path);
 		if (!copy)

@@ -20,7 +20,7 @@
 struct shot_image {
 	pid_t pid;
 	uint64_t addr, len;
-	uint64_t time_ns;
+	uint64_t map_ns; /* the time of the MAP event whose bytes these are */
 	char *name; /* "vdso", "anon-7f..": file name under images/, made unique by pid and address
 		     */
 	uint8_t *bytes;

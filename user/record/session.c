@@ -211,7 +211,7 @@ static void on_exit_event(struct session *session, const struct source_event *ev
 		evaluator_detach_process(session->evaluator, event->pid);
 }
 
-static int on_exiting(struct session *session, const struct source_event *event)
+static int on_last_look(struct session *session, const struct source_event *event)
 {
 	struct session_process *process = session_process_find(session, event->pid);
 
@@ -279,7 +279,8 @@ static int on_failed(struct session *session, const char *text)
 static bool is_held(enum source_event_kind kind)
 {
 	return kind == SOURCE_EXEC || kind == SOURCE_BIRTH || kind == SOURCE_FORK ||
-	       kind == SOURCE_MAPPED || kind == SOURCE_EXITING || kind == SOURCE_ENTRY;
+	       kind == SOURCE_MAPPED || kind == SOURCE_EXITING || kind == SOURCE_ENTRY ||
+	       kind == SOURCE_UNMAPPING;
 }
 
 static int dispatch(struct session *session, const struct source_event *event)
@@ -298,7 +299,8 @@ static int dispatch(struct session *session, const struct source_event *event)
 		on_exit_event(session, event);
 		return 0;
 	case SOURCE_EXITING:
-		return on_exiting(session, event);
+	case SOURCE_UNMAPPING:
+		return on_last_look(session, event);
 	case SOURCE_COMM:
 		return on_comm(session, event);
 	case SOURCE_START:

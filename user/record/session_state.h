@@ -34,6 +34,7 @@ struct session_site {
 struct session_mapping {
 	struct maps_entry entry;
 	struct object *object; /* shared by path through the session; NULL: no file */
+	uint64_t map_ns;       /* of its MAP event */
 	bool seen;             /* by the newest read of the maps */
 };
 
@@ -45,6 +46,7 @@ struct session_process {
 	VEC(struct session_mapping) mappings;
 	VEC(struct session_site) sites;
 	VEC(uint64_t) starts;          /* addresses of --start-at */
+	uint64_t images_made;          /* names them */
 	VEC(struct shot_image) images; /* unbacked code, saved while the memory was there */
 };
 

@@ -13,8 +13,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-/* Saving more unbacked code than this would take longer than a snapshot may. */
-#define IMAGE_MAX_BYTES (64ull << 20)
+/* Of one process: saving more would take longer, and more memory, than a snapshot may. */
+#define IMAGES_MAX_BYTES (64ull << 20)
 
 struct session_process *session_process_find(struct session *session, pid_t pid)
 {
@@ -183,7 +183,7 @@ static struct session_mapping *mapping_find(struct session_process *process,
 static int mapping_added(struct session *session, struct session_process *process,
 			 struct maps_entry *entry, uint64_t now_ns)
 {
-	struct session_mapping mapping = { .entry = *entry, .seen = true };
+	struct session_mapping mapping = { .entry = *entry, .map_ns = now_ns, .seen = true };
 	int err;
 
 	mapping.object = object_of(session, process->pid, entry);
@@ -279,42 +279,72 @@ int session_process_scan(struct session *session, struct session_process *proces
 	return 0;
 }
 
-static int save_image(struct session_process *process, const struct maps_entry *entry, int mem_fd)
+/* The oldest images go first: what they hold has most likely left the rings. */
+static void limit_images(struct session_process *process)
 {
-	struct shot_image image = { .pid = process->pid,
-				    .addr = entry->start,
-				    .len = entry->end - entry->start,
-				    .time_ns = clock_now_ns() };
+	uint64_t bytes = 0;
+	size_t drop;
+
+	for (drop = process->images.len; drop > 0; drop--) {
+		bytes += process->images.data[drop - 1].len;
+		if (bytes > IMAGES_MAX_BYTES)
+			break;
+	}
+	for (size_t i = 0; i < drop; i++)
+		image_fini(&process->images.data[i]);
+	process->images.len -= drop;
+	memmove(process->images.data, process->images.data + drop,
+		process->images.len * sizeof(process->images.data[0]));
+}
+
+static int add_image(struct session_process *process, const struct session_mapping *mapping,
+		     struct shot_image *image)
+{
+	const char *kind = !strcmp(mapping->entry.path, "[vdso]") ? "vdso" : "anon";
 	struct shot_image *known;
+
+	vec_for_each(known, &process->images) {
+		if (known->addr != image->addr || known->map_ns != image->map_ns)
+			continue;
+		free(known->bytes);
+		known->bytes = TAKE_PTR(image->bytes);
+		return 0;
+	}
+	if (asprintf(&image->name, "%s-%d-%llu-%llx", kind, process->pid,
+		     (unsigned long long)++process->images_made,
+		     (unsigned long long)image->addr) < 0) {
+		image->name = NULL;
+		return -ENOMEM;
+	}
+	if (vec_push(&process->images, *image))
+		return -ENOMEM;
+	*image = (struct shot_image){ 0 };
+	limit_images(process);
+	return 0;
+}
+
+static int save_image(struct session_process *process, const struct session_mapping *mapping,
+		      int mem_fd)
+{
+	scoped(image_fini) struct shot_image image = {
+		.pid = process->pid,
+		.addr = mapping->entry.start,
+		.len = mapping->entry.end - mapping->entry.start,
+		.map_ns = mapping->map_ns,
+	};
 	ssize_t n;
 
-	if (image.len > IMAGE_MAX_BYTES)
+	if (image.len > IMAGES_MAX_BYTES)
 		return -EFBIG;
 	image.bytes = malloc(image.len);
 	if (!image.bytes)
 		return -ENOMEM;
 	n = pread(mem_fd, image.bytes, image.len, (off_t)image.addr);
-	if (n <= 0) {
-		free(image.bytes);
+	if (n <= 0)
 		return n < 0 ? -errno : -EIO;
-	}
 	if ((uint64_t)n < image.len)
 		memset(image.bytes + n, 0, image.len - (uint64_t)n);
-	vec_for_each(known, &process->images) {
-		if (known->addr != image.addr || known->len != image.len)
-			continue;
-		free(known->bytes);
-		known->bytes = image.bytes;
-		known->time_ns = image.time_ns;
-		return 0;
-	}
-	if (asprintf(&image.name, "%s-%d-%llx", !strcmp(entry->path, "[vdso]") ? "vdso" : "anon",
-		     process->pid, (unsigned long long)image.addr) < 0 ||
-	    vec_push(&process->images, image)) {
-		image_fini(&image);
-		return -ENOMEM;
-	}
-	return 0;
+	return add_image(process, mapping, &image);
 }
 
 void session_process_save_images(struct session_process *process)
@@ -328,7 +358,7 @@ void session_process_save_images(struct session_process *process)
 	if (fd < 0)
 		return;
 	vec_for_each(mapping, &process->mappings) {
-		if (maps_is_unbacked(&mapping->entry) && save_image(process, &mapping->entry, fd))
+		if (maps_is_unbacked(&mapping->entry) && save_image(process, mapping, fd))
 			log_debug("code at %llx of process %d could not be saved",
 				  (unsigned long long)mapping->entry.start, process->pid);
 	}

@@ -48,6 +48,7 @@ enum source_event_kind {
 	SOURCE_COMM,    /* the thread's name changed */
 	SOURCE_FIRE,    /* every traced thread is stopped: rings are stable until source_resume() */
 	SOURCE_EXITING, /* a process's last thread is about to end; memory still there. Held. */
+	SOURCE_UNMAPPING, /* executable memory is about to go or change: the last look. Held. */
 	SOURCE_ENTRY,  /* a launched or exec'ed program reached its ELF entry: libraries are mapped.
 			  Held. */
 	SOURCE_START,  /* a thread reached an address of set_start(). All targets are held. */

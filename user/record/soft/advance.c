@@ -105,8 +105,23 @@ static void deliver(struct stepper *stepper, struct soft_thread *thread)
 	thread_resume(stepper, thread, PTRACE_SINGLESTEP, RUN_HANDLER, deliverable(thread));
 }
 
+/* The session saves code that is in no file while it is there. True: the thread waits for it. */
+static bool tell_unmapping(struct stepper *stepper, struct soft_thread *thread)
+{
+	if (thread->unmap_told || !syscall_unmaps_code(thread)) {
+		thread->unmap_told = false;
+		return false;
+	}
+	thread->unmap_told = true;
+	thread->hold_event = true;
+	stepper_tell(stepper, thread, SOURCE_UNMAPPING);
+	return true;
+}
+
 static void step_syscall(struct stepper *stepper, struct soft_thread *thread)
 {
+	if (tell_unmapping(stepper, thread))
+		return;
 	syscall_before(thread);
 	record_log(stepper, thread, thread->ip);
 	if (thread->encoder.on)

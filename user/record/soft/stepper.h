@@ -114,6 +114,7 @@ struct soft_thread {
 	bool regs_valid, regs_dirty;
 	bool own_tf, tf_due; /* the program single-steps itself */
 	bool no_block;       /* no debug register is to be had */
+	bool unmap_told;     /* of the system call at ip: SOURCE_UNMAPPING was reported */
 	bool mapped;         /* the system call just made may have changed executable mappings */
 	uint64_t ip;         /* at the last stop */
 	int signal;          /* to deliver when it goes on */
@@ -310,6 +311,8 @@ void fires_resume(struct stepper *stepper);
 
 /* syscalls.c: system calls that the stepper must know about */
 void syscall_before(struct soft_thread *thread);
+/* Will the system call at ip take executable memory away, or change what it holds? */
+bool syscall_unmaps_code(struct soft_thread *thread);
 void syscall_after(struct stepper *stepper, struct soft_thread *thread);
 
 /* traps.c: SIGTRAP's mask and disposition */

@@ -85,6 +85,29 @@ void syscall_before(struct soft_thread *thread)
 				 sizeof(thread->new_action));
 }
 
+bool syscall_unmaps_code(struct soft_thread *thread)
+{
+	const struct code *code = &thread->process->code;
+	const struct user_regs_struct *regs = &thread->regs;
+
+	if (thread->process->mode_32 || thread_fetch_regs(thread))
+		return false;
+	switch (regs->rax) {
+	case SYS_mmap:
+		return (regs->r10 & MAP_FIXED) && code_overlaps(code, regs->rdi, regs->rsi);
+	case SYS_munmap:
+	case SYS_mremap:
+	case SYS_mprotect:
+	case SYS_pkey_mprotect:
+		return code_overlaps(code, regs->rdi, regs->rsi);
+	case SYS_execve:
+	case SYS_execveat:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void action_set(struct soft_thread *thread)
 {
 	struct soft_process *process = thread->process;
