@@ -343,7 +343,8 @@ static bool is_endless(struct blocks *blocks, const struct pt_block *block)
 		walk_loop_reset(&blocks->loop);
 		return false;
 	}
-	return walk_loop_closed(&blocks->loop, block->ninsn ? block->end_ip : block->ip);
+	return walk_loop_closed(&blocks->loop, block->ninsn ? block->end_ip : block->ip,
+				block->ninsn);
 }
 
 /* Decodes from a synchronisation point. libipt's error, or 0 at the end of the chunk. */

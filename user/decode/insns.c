@@ -69,14 +69,14 @@ static bool is_endless(struct insns *insns, const struct pt_insn *pt_insn)
 	struct insn insn;
 
 	if (pt_insn->iclass == ptic_other)
-		return false;
+		return walk_loop_passes(&insns->loop, 1);
 	if (!insn_decode(pt_insn->raw, pt_insn->size, pt_insn->ip, mode_bits(pt_insn->mode),
 			 &insn) &&
 	    insn.class != INSN_JMP && insn.class != INSN_CALL && insn.class != INSN_OTHER) {
 		walk_loop_reset(&insns->loop);
 		return false;
 	}
-	return walk_loop_closed(&insns->loop, pt_insn->ip);
+	return walk_loop_closed(&insns->loop, pt_insn->ip, 1);
 }
 
 static int decode_segment(struct insns *insns, int status, int *err)

@@ -9,6 +9,9 @@
 /* SDM, "Time Stamp Counter (TSC) Packet": 7 bytes. */
 #define TSC_BITS 56
 
+#define MAX_WASTED (64u << 20)
+#define SHORT_PATIENCE 4096
+
 static void configure(const struct recording *recording, const struct recording_chunk *chunk,
 		      struct pt_config *config)
 {
@@ -185,13 +188,22 @@ uint64_t walk_next_psb(const struct walk *walk, uint64_t psb, uint64_t position)
 
 void walk_loop_reset(struct walk_loop *loop)
 {
-	*loop = (struct walk_loop){ .left = 1, .limit = 1 };
+	loop->left = loop->limit = 1;
+	loop->ip = loop->passed = 0;
 }
 
-bool walk_loop_closed(struct walk_loop *loop, uint64_t ip)
+bool walk_loop_passes(struct walk_loop *loop, uint64_t insns)
 {
-	if (ip == loop->ip)
+	loop->passed += insns;
+	return loop->wasted > MAX_WASTED && loop->passed > SHORT_PATIENCE;
+}
+
+bool walk_loop_closed(struct walk_loop *loop, uint64_t ip, uint64_t insns)
+{
+	if (walk_loop_passes(loop, insns) || ip == loop->ip) {
+		loop->wasted += loop->passed;
 		return true;
+	}
 	if (!--loop->left) {
 		loop->ip = ip;
 		loop->limit *= 2;

@@ -52,13 +52,18 @@ uint64_t walk_next_psb(const struct walk *walk, uint64_t psb, uint64_t position)
 /*
  * Code that comes back to an address without having used any trace will do so for ever: the trace
  * does not fit the bytes. Brent's way: the address to meet again is renewed at each power of two.
+ * Long loops are few in a true trace; a thread that met many gets little patience for more.
  */
 struct walk_loop {
 	uint64_t ip, left, limit;
+	uint64_t passed; /* instructions since trace was used */
+	uint64_t wasted; /* instructions in loops, by the whole thread */
 };
 void walk_loop_reset(struct walk_loop *loop);
-/* A stretch that ended at @ip, without trace, was passed. Whether the loop has closed. */
-bool walk_loop_closed(struct walk_loop *loop, uint64_t ip);
+/* @insns were passed without trace and without a branch. Whether patience is at its end. */
+bool walk_loop_passes(struct walk_loop *loop, uint64_t insns);
+/* @insns that end at @ip were passed without trace. Whether the loop has closed. */
+bool walk_loop_closed(struct walk_loop *loop, uint64_t ip, uint64_t insns);
 
 /* The class of gap that libipt's @error (negative) makes. */
 enum branch_gap walk_gap_of_error(int error);
