@@ -374,6 +374,23 @@ TEST(a_counter_above_56_bits_is_widened_by_the_chunks_time)
 	finish(&f);
 }
 
+/* The usual case: the counter started before CLOCK_MONOTONIC did. */
+TEST(a_clock_that_was_0_before_the_counter_widens_as_well)
+{
+	const uint64_t now = (3ull << 56) + 5000, early = 1000000;
+	struct decode_thread_stats stats;
+	branch_list list = { 0 };
+	struct fixture f;
+
+	walk(&f, 6, 300, 5000, 0, 6);
+	f.recording.clock = (struct clock_conv){ .mult = 1, .shift = 0, .zero = -early };
+	f.recording.chunks.data[0].end_ns = now - early;
+	CHECK_EQ(decode_thread(&f.recording, f.space, TID, collect, &list, &stats), 0);
+	CHECK(list.data[0].time_ns >= (3ull << 56) - early && list.data[0].time_ns < now);
+	vec_free(&list);
+	finish(&f);
+}
+
 TEST(the_side_band_builds_the_space)
 {
 	struct recording recording = { 0 };

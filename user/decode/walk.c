@@ -69,7 +69,8 @@ int walk_enter(struct walk *walk, const struct recording_chunk *chunk, struct pt
 		walk->base += walk->chunk->size;
 	walk->chunk = chunk;
 	walk->reference = 0;
-	if (near_ns && recording->clock.mult && near_ns >= recording->clock.zero)
+	/* Where the counter was 0 may lie before the clock's own 0: zero is then "negative". */
+	if (near_ns && recording->clock.mult && (int64_t)(near_ns - recording->clock.zero) >= 0)
 		walk->reference = clock_ns_to_tsc(&recording->clock, near_ns);
 	walk->epoch = 0;
 	walk->size = 0;
