@@ -7,13 +7,16 @@ import array
 import os
 import re
 import subprocess
+import time
 
 import lib
 
 PROGRAMS = [("fixed", []), ("calls", []), ("signals", []), ("longjmps", []), ("exceptions", []),
             ("tailcalls", []), ("coroutines", []), ("panics", []), ("throws", []),
             ("workers", ["8", "1"]), ("many", ["50"]), ("dlopens", ["1"]), ("sigtraps", []),
-            ("processes", []), ("snapwork", [])]
+            ("snapwork", [])]
+# Each mode of the program with followed children: fork copies mappings, exec replaces them.
+MODES = ["fork", "vfork", "spawn", "orphan", "exec", "thread-exec"]
 LOST = re.compile(r"\s*(Warning:|AUX data lost \d+ times out of \d+!)?\s*$")
 
 
@@ -107,13 +110,13 @@ def stepped_plainly(name, on, off):
     compare(name, path, 3000, may_lose=off != 0)
 
 
-def recorded(program, args):
-    run = lib.record("--full-execution", "--multi-thread", "--", lib.program(program), *args,
-                     timeout=200)
+def recorded(name, program, args, *options):
+    run = lib.record("--full-execution", "--multi-thread", *options, "--", lib.program(program),
+                     *args, timeout=200)
     if run.code or len(run.snapshots) != 1:
-        lib.check("full/" + program, False, lib.describe(run))
+        lib.check(name, False, lib.describe(run))
         return
-    compare("full/" + program, run.snapshots[0], 300)
+    compare(name, run.snapshots[0], 300)
 
 
 def triggered(name, program, args, *options):
@@ -125,12 +128,34 @@ def triggered(name, program, args, *options):
     compare("ring/" + name, run.snapshots[-1], 100, may_lose=True)
 
 
+def attached():
+    """Threads that ran long before: their mappings and names were read, not seen to appear."""
+    out = lib.new_dir()
+    with lib.Victim(3) as victim:
+        process = subprocess.Popen([lib.BIN, "-o", out, "--format", "json", "--multi-thread", "-t",
+                                    "sym:rare", "-p", str(victim.pid)], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        lib.wait_until(lambda: all(lib.status_field(victim.pid, t, "TracerPid") != "0"
+                                   for t in lib.tids(victim.pid)), 30)
+        time.sleep(0.7)
+        victim.call_rare()
+        text, err = process.communicate(timeout=100)
+        paths = lib.snapshots_in(text.decode())
+        if process.returncode or not paths:
+            lib.check("attached", False, err.decode(errors="replace"))
+            return
+        compare("attached", paths[0], 100, may_lose=True)
+
+
 def main():
     bodies = [("plain/whole", lambda: stepped_plainly("plain/whole", 0, 0)),
               ("plain/gaps", lambda: stepped_plainly("plain/gaps", 150, 20))]
-    bodies += [("full/" + p, lambda p=p, a=a: recorded(p, a)) for p, a in PROGRAMS]
+    bodies += [("full/" + p, lambda p=p, a=a: recorded("full/" + p, p, a)) for p, a in PROGRAMS]
+    bodies += [("follow/" + m, lambda m=m: recorded("follow/" + m, "processes", [m],
+                                                      "--follow-forks")) for m in MODES]
     bodies += [("ring/rebalance", lambda: triggered(
         "rebalance", "rebalance", [], "-t", "sym:trigger_here", "--buffer", "256K")),
+               ("attached", attached),
                ("ring/small", lambda: triggered("small", "calls", [], "--buffer", "16K"))]
     for name, body in bodies:
         if lib.wanted(name):
