@@ -31,35 +31,36 @@ static int copy_tails(struct recording *recording, const struct session_thread *
 	return 0;
 }
 
-static int read_spool(const struct aux_ring *ring, struct recording_chunk *chunk)
+/* What is on the disk may not fit into memory: it is lent, not copied. */
+static int read_spool(struct recording *recording, const struct aux_ring *ring,
+		      struct recording_chunk *chunk)
 {
-	const uint64_t size = ring->header->spooled;
+	const uint64_t spooled = ring->header->spooled;
+	int err = recording_map_file(recording, ring->spool_fd, &chunk->data, &chunk->size);
 
-	chunk->data = malloc(size ? size : 1);
-	if (!chunk->data)
-		return -ENOMEM;
-	while (chunk->size < size) {
-		const ssize_t n = pread(ring->spool_fd, chunk->data + chunk->size,
-					size - chunk->size, (off_t)chunk->size);
-
-		if (n <= 0)
-			break;
-		chunk->size += (uint64_t)n;
-	}
-	return 0;
+	if (chunk->size > spooled)
+		chunk->size = spooled;
+	chunk->borrowed = true;
+	return err;
 }
 
-static int read_ring(const struct session_thread *thread, struct recording_chunk *chunk,
-		     bool *wrapped)
+static int read_ring(struct recording *recording, const struct session_thread *thread,
+		     struct recording_chunk *chunk, bool *wrapped)
 {
 	*wrapped = false;
 	if (thread->ring.spool_fd >= 0)
-		return read_spool(&thread->ring, chunk);
+		return read_spool(recording, &thread->ring, chunk);
 	chunk->data = malloc(thread->ring.size);
 	if (!chunk->data)
 		return -ENOMEM;
 	chunk->size = aux_ring_read(&thread->ring, thread->ring.size, chunk->data, wrapped);
 	return 0;
+}
+
+static void drop_chunk(const struct recording_chunk *chunk)
+{
+	if (!chunk->borrowed)
+		free(chunk->data);
 }
 
 static int copy_ring(struct recording *recording, const struct session_thread *thread,
@@ -71,19 +72,19 @@ static int copy_ring(struct recording *recording, const struct session_thread *t
 					 .gap_ns = thread->gap_ns,
 					 .start_ns = thread->stretch_ns,
 					 .end_ns = thread->exited ? thread->exit_ns : now_ns };
-	int err = read_ring(thread, &chunk, wrapped);
+	int err = read_ring(recording, thread, &chunk, wrapped);
 
 	if (err)
 		return err;
 	if (*wrapped)
 		chunk.join = RECORDING_JOIN_WRAPPED;
 	if (!chunk.size) {
-		free(chunk.data);
+		drop_chunk(&chunk);
 		return 0;
 	}
 	err = recording_add_chunk(recording, &chunk);
 	if (err)
-		free(chunk.data);
+		drop_chunk(&chunk);
 	return err;
 }
 

@@ -209,20 +209,35 @@ static int ring_to_tail(struct session_thread *thread, uint64_t max, uint64_t no
 	return 0;
 }
 
+/* A file without a name, also where O_TMPFILE is not to be had (NFS, some FUSE). */
+static int open_spool(const char *dir)
+{
+	char path[4096];
+	int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
+		return fd >= 0 ? fd : -errno;
+	if ((size_t)snprintf(path, sizeof(path), "%s/.ptbpf.XXXXXX", dir) >= sizeof(path))
+		return -ENAMETOOLONG;
+	fd = mkostemp(path, O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	unlink(path);
+	return fd;
+}
+
 static int new_ring(struct session *session, struct session_thread *thread, uint64_t size)
 {
 	struct aux_ring ring;
-	char path[4096];
 	int fd;
 	int err;
 
 	if (!session->options->full_execution) {
 		err = aux_ring_new(size, &ring);
 	} else {
-		snprintf(path, sizeof(path), "%s", session->options->output);
-		fd = open(path, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+		fd = open_spool(session->options->output);
 		if (fd < 0)
-			return -errno;
+			return fd;
 		err = aux_ring_new_spool(fd, &ring);
 	}
 	if (err)
