@@ -35,7 +35,7 @@ CFLAGS ?= -O2 -g
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror
 BASE_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DPTBPF_VERSION='"$(VERSION)"' \
 	$(WARN) -Iuser -I$(O) $(CFLAGS) -MMD -MP
-LIBS = -lbpf -lelf -ldw -lipt -lZydis -ljson-c -liberty -lz -lm -lpthread
+LIBS = -lbpf -lelf -ldw -lipt -lZydis -ljson-c -liberty -llzma -lz -lm -lpthread
 SAN_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 
 SRCS := $(sort $(wildcard user/*.c user/*/*.c user/*/*/*.c))

@@ -47,6 +47,10 @@ if command -v xz >/dev/null; then
 	check debugdata has with-data ' hidden'
 	head -c 100 mini.xz >cut.xz && objcopy --add-section .gnu_debugdata=cut.xz bare with-cut-data
 	check debugdata-cut hasnt with-cut-data ' hidden'
+	head -c 500M /dev/zero | xz -0 >bomb.xz &&
+		objcopy --strip-all --add-section .gnu_debugdata=bomb.xz with-id with-bomb
+	limited() { (ulimit -v 400000 && has "$@"); }
+	check debugdata-bomb limited with-bomb '@plt'
 else
 	echo "SKIP e2e/decode-debug/debugdata: no xz"
 fi

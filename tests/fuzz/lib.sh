@@ -12,7 +12,7 @@ FUZZ_SECONDS=${FUZZ_SECONDS:-10}
 FUZZ_SEED=${FUZZ_SEED:-1} # 0: another one each time
 ROOT=${ROOT:-$(cd "$(dirname "$0")/../.." && pwd)}
 TMPDIR=${TMPDIR:-/tmp}
-FUZZ_LIBS=${FUZZ_LIBS:--lelf -ldw -lipt -lZydis -ljson-c -liberty -lz -lm -lpthread}
+FUZZ_LIBS=${FUZZ_LIBS:--lelf -ldw -lipt -lZydis -ljson-c -liberty -llzma -lz -lm -lpthread}
 
 fuzz_build() {
 	local name=$1 link sources=()

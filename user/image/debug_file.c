@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <lzma.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +18,8 @@
 
 #define DEBUG_ROOT "/usr/lib/debug"
 /* Mini debug information is some ten KiB to a few MiB; more is an attack on our memory. */
-#define DEBUG_DATA_MAX (8 << 20)
+#define DEBUG_DATA_MAX (64u << 20)
+#define DECODER_MEMORY_MAX (128u << 20)
 
 static int open_regular(const char *path)
 {
@@ -103,6 +105,34 @@ int debug_file_open(Elf *elf, const char *path)
 	return -ENOENT;
 }
 
+/* Writes what @data decompresses to; a bomb ends at the limit, anything wrong at the error. */
+static bool write_decompressed(const Elf_Data *data, int fd)
+{
+	lzma_stream stream = LZMA_STREAM_INIT;
+	uint8_t buf[65536];
+	size_t written = 0;
+	lzma_ret ret;
+
+	if (lzma_stream_decoder(&stream, DECODER_MEMORY_MAX, 0) != LZMA_OK)
+		return false;
+	stream.next_in = data->d_buf;
+	stream.avail_in = data->d_size;
+	do {
+		size_t n;
+
+		stream.next_out = buf;
+		stream.avail_out = sizeof(buf);
+		ret = lzma_code(&stream, LZMA_FINISH);
+		n = sizeof(buf) - stream.avail_out;
+		if (written + n > DEBUG_DATA_MAX ||
+		    pwrite(fd, buf, n, (off_t)written) != (ssize_t)n)
+			ret = LZMA_DATA_ERROR;
+		written += n;
+	} while (ret == LZMA_OK);
+	lzma_end(&stream);
+	return ret == LZMA_STREAM_END;
+}
+
 static int write_section(void *ctx, Elf *elf, const struct file_section *section)
 {
 	Elf_Data *data;
@@ -115,9 +145,7 @@ static int write_section(void *ctx, Elf *elf, const struct file_section *section
 	if (!data || !data->d_buf || !data->d_size)
 		return 0;
 	*fd = memfd_create("debugdata", MFD_CLOEXEC);
-	if (*fd < 0)
-		return 1;
-	if (pwrite(*fd, data->d_buf, data->d_size, 0) != (ssize_t)data->d_size) {
+	if (*fd >= 0 && !write_decompressed(data, *fd)) {
 		close(*fd);
 		*fd = -1;
 	}

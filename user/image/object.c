@@ -145,14 +145,14 @@ static int add_regions(const struct object *object, Elf *elf, struct symbol_buil
 }
 
 /* Symbols of another file for the same code; a file that cannot be read has none. */
-static int read_other(int fd, bool compressed, struct symbol_builder *builder)
+static int read_other(int fd, struct symbol_builder *builder)
 {
 	scoped(end_elf) Elf *elf = NULL;
 	scoped_fd int owned = fd;
 
 	if (owned < 0)
 		return 0;
-	elf = compressed ? dwelf_elf_begin(owned) : elf_begin(owned, ELF_C_READ, NULL);
+	elf = elf_begin(owned, ELF_C_READ, NULL);
 	if (!elf || elf_kind(elf) != ELF_K_ELF)
 		return 0;
 	return symtab_read(elf, builder);
@@ -167,9 +167,9 @@ static int read_symbols(struct object *object, Elf *elf)
 	if (!err)
 		err = symtab_read(elf, &builder);
 	if (!err)
-		err = read_other(debug_file_open(elf, object->path), false, &builder);
+		err = read_other(debug_file_open(elf, object->path), &builder);
 	if (!err)
-		err = read_other(debug_data_open(elf), true, &builder);
+		err = read_other(debug_data_open(elf), &builder);
 	if (!err)
 		err = plt_read(elf, &builder);
 	return err ? err : symbols_finish(&builder, &object->table);
