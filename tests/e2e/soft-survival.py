@@ -75,6 +75,14 @@ def traced(pid):
     return [t for t in tasks(pid) if status(pid, t).get("TracerPid", "0") != "0"]
 
 
+def in_user_code(pid, tid):
+    try:
+        with open(f"/proc/{pid}/task/{tid}/syscall") as f:
+            return f.read().startswith("running")
+    except OSError:
+        return False
+
+
 def leftovers(pid, cpus):
     """What a tracer forgot: debug registers, pinning, stopped threads."""
     bad = []
@@ -84,17 +92,16 @@ def leftovers(pid, cpus):
             bad.append(f"{tid} runs on {info.get('Cpus_allowed_list')}, not {cpus}")
         if info and info["State"][0] in "tT":
             bad.append(f"{tid} is {info['State']}")
-        if libc.ptrace(0x4206, tid, None, None):  # PTRACE_SEIZE
+        # Looking interrupts system calls: only threads that are in none are looked at.
+        if not in_user_code(pid, tid) or libc.ptrace(0x4206, tid, None, None):  # PTRACE_SEIZE
             continue
         libc.ptrace(0x4207, tid, None, None)  # PTRACE_INTERRUPT
         try:
             os.waitpid(tid, 0x40000000)
-            ctypes.set_errno(0)
-            dr7 = libc.ptrace(3, tid, DEBUGREG + 7 * 8, None)  # glibc's PEEKUSER through a pointer
         except ChildProcessError:
             continue
         value = ctypes.c_long(0)
-        libc.syscall(101, 3, tid, DEBUGREG + 7 * 8, ctypes.byref(value))
+        libc.syscall(101, 3, tid, DEBUGREG + 7 * 8, ctypes.byref(value))  # the kernel's PEEKUSER
         dr7 = value.value
         libc.ptrace(17, tid, None, None)  # PTRACE_DETACH
         if dr7 & 0xFF:
@@ -133,7 +140,6 @@ def cpus_of_self():
 
 def front_killed():
     busy = Busy(10000).start()
-    full = busy.rate(0.5)
     survived, why = 0, ""
     for i in range(ROUNDS):
         front = attach(busy.pid, "block" if i % 2 else "insn")
@@ -153,11 +159,19 @@ def front_killed():
             if busy.process.poll() is not None:
                 break
         survived += ok
-    after = busy.rate(0.5) if busy.process.poll() is None else 0
+    # Beside one that was never traced, on the same busy machine.
+    fresh = Busy(10000).start()
+    after, full = 0, 0
+    for _ in range(5):
+        begin = busy.counters()[0], fresh.counters()[0]
+        time.sleep(0.3)
+        after += busy.counters()[0] - begin[0]
+        full += fresh.counters()[0] - begin[1]
+    fresh.process.kill()
     wrong = busy.counters()[4]
     busy.process.kill()
     result("front-killed", survived == ROUNDS and wrong == 0, f"({survived} of {ROUNDS}) {why}")
-    result("full-speed-after", after > full / 3, f"({full:.0f}/s before, {after:.0f}/s after)")
+    result("full-speed-after", after > full / 2, f"({after} rounds; one never traced: {full})")
     result("calls-not-cut-short", wrong == 0, f"({wrong})")
 
 
