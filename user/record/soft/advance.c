@@ -53,7 +53,7 @@ void thread_resume(struct stepper *stepper, struct soft_thread *thread, int requ
 bool thread_may_go(const struct stepper *stepper, const struct soft_thread *thread)
 {
 	if (thread->state != THREAD_STOPPED || !thread->known || thread->hold_event ||
-	    thread->hold_take)
+	    thread->hold_take || (thread->process && thread->process->alone))
 		return false;
 	return thread_is_traced(thread) ? !stepper->frozen : !stepper->hold_all;
 }

@@ -114,7 +114,7 @@ static struct block_reader reader_of(struct soft_thread *thread)
 /* Only the planned thread can write to the process's private memory. */
 static bool is_exclusive(const struct soft_process *process)
 {
-	return process->stopped >= process->threads && !process->code.kernel_writes &&
+	return process->still >= process->threads && !process->code.kernel_writes &&
 	       !process->memory_is_shared;
 }
 
@@ -132,6 +132,7 @@ static int blocks_plan(struct soft_thread *thread)
 
 int blocks_start(struct stepper *stepper, struct soft_thread *thread)
 {
+	const bool exclusive = is_exclusive(thread->process);
 	uint64_t next[BLOCK_REGISTERS], current[BLOCK_REGISTERS] = { 0 };
 	int err = blocks_plan(thread);
 
@@ -151,6 +152,8 @@ int blocks_start(struct stepper *stepper, struct soft_thread *thread)
 		return -EAGAIN;
 	}
 	thread_resume(stepper, thread, PTRACE_CONT, RUN_PLAN, 0);
+	if (exclusive)
+		thread->process->alone = thread;
 	return 0;
 }
 

@@ -39,7 +39,9 @@ struct soft_process {
 	pid_t pid;
 	unsigned int threads; /* records in the thread table */
 	unsigned int live;    /* of them, not yet at their exit */
-	unsigned int stopped; /* of them, in a ptrace stop */
+	unsigned int still;   /* of them, sure to leave the process's memory alone */
+	/* Runs a plan that relies on that: the others stay still until it stops. */
+	const struct soft_thread *alone;
 	bool is_command;
 	bool memory_is_shared; /* with another process: vfork, CLONE_VM */
 	bool mode_32;
@@ -135,6 +137,7 @@ struct soft_thread {
 	struct verify *verify; /* verify mode only */
 	uint64_t dr[BLOCK_REGISTERS];
 	bool dr_on;
+	bool still; /* in a ptrace stop, or in a system call that writes nothing */
 
 	/* hygiene */
 	uint64_t sigmask;
@@ -310,6 +313,8 @@ void fires_freeze(struct stepper *stepper);
 void fires_resume(struct stepper *stepper);
 
 /* syscalls.c: system calls that the stepper must know about */
+/* Does the one that is being stepped over write to no memory of the process, ever? */
+bool syscall_writes_nothing(const struct soft_thread *thread);
 void syscall_before(struct soft_thread *thread);
 /* Will the system call at ip take executable memory away, or change what it holds? */
 bool syscall_unmaps_code(struct soft_thread *thread);

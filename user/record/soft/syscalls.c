@@ -2,6 +2,7 @@
 /* System calls of stepped threads that the stepper must know about. */
 #include "record/soft/stepper.h"
 
+#include <linux/futex.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -102,6 +103,32 @@ bool syscall_unmaps_code(struct soft_thread *thread)
 		return code_overlaps(code, regs->rdi, regs->rsi);
 	case SYS_execve:
 	case SYS_execveat:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* When one of these is done, the thread stops before its next instruction. */
+bool syscall_writes_nothing(const struct soft_thread *thread)
+{
+	switch (thread->nr) {
+	case SYS_futex:
+		switch (thread->args[1] & (unsigned int)FUTEX_CMD_MASK) {
+		case FUTEX_WAIT:
+		case FUTEX_WAIT_BITSET:
+		case FUTEX_WAKE:
+			return true;
+		default:
+			return false;
+		}
+	case SYS_nanosleep:
+		return !thread->args[1];
+	case SYS_clock_nanosleep:
+		return !thread->args[3];
+	case SYS_pause:
+	case SYS_sched_yield:
+	case SYS_rt_sigsuspend:
 		return true;
 	default:
 		return false;

@@ -68,8 +68,10 @@ void thread_remove(struct stepper *stepper, struct soft_thread *thread)
 	if (thread->plan)
 		block_plan_free(thread->plan);
 	thread_set_state(thread, THREAD_RUNNING);
-	if (thread->process)
+	if (thread->process) {
+		thread->process->still -= thread->still;
 		process_release(stepper, thread->process);
+	}
 	free(thread);
 }
 
@@ -112,8 +114,8 @@ int thread_join(struct stepper *stepper, struct soft_thread *thread, pid_t pid)
 	}
 	process->threads++;
 	process->live++;
-	if (thread->state != THREAD_RUNNING)
-		process->stopped++;
+	thread->still = thread->state != THREAD_RUNNING;
+	process->still += thread->still;
 	thread->process = process;
 	thread->pid = pid;
 	return err;
@@ -121,9 +123,14 @@ int thread_join(struct stepper *stepper, struct soft_thread *thread, pid_t pid)
 
 void thread_set_state(struct soft_thread *thread, enum thread_state state)
 {
+	const bool still = state != THREAD_RUNNING ||
+			   (thread->run == RUN_SYSCALL && syscall_writes_nothing(thread));
+
 	if (thread->process)
-		thread->process->stopped +=
-			(state != THREAD_RUNNING) - (thread->state != THREAD_RUNNING);
+		thread->process->still += still - thread->still;
+	if (thread->process && thread->process->alone == thread)
+		thread->process->alone = NULL;
+	thread->still = still;
 	thread->state = state;
 }
 
