@@ -143,7 +143,7 @@ static void decode_from_sync(struct check *check)
 	}
 }
 
-static bool check_thread(const char *dir, int tid, int pid)
+static bool check_thread(const char *dir, int tid, int pid, size_t *total)
 {
 	struct pt_image *image = pt_image_alloc("target");
 	struct check check = { .tid = tid };
@@ -189,14 +189,15 @@ static bool check_thread(const char *dir, int tid, int pid)
 	pt_image_free(image);
 	free(trace.data);
 	free(insns.data);
-	return !check.errors && check.at;
+	*total += check.at;
+	return !check.errors;
 }
 
 int main(int argc, char **argv)
 {
 	const struct dirent *entry;
 	int pid = argc > 2 ? atoi(argv[2]) : 0;
-	size_t checked = 0;
+	size_t total = 0;
 	bool ok = true;
 	DIR *dir;
 
@@ -213,9 +214,8 @@ int main(int argc, char **argv)
 	while ((entry = readdir(dir))) {
 		if (!strstr(entry->d_name, ".pt"))
 			continue;
-		ok &= check_thread(argv[1], atoi(entry->d_name), pid);
-		checked++;
+		ok &= check_thread(argv[1], atoi(entry->d_name), pid, &total);
 	}
 	closedir(dir);
-	return ok && checked ? 0 : 1;
+	return ok && total ? 0 : 1;
 }

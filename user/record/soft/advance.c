@@ -135,6 +135,9 @@ static void step_one(struct stepper *stepper, struct soft_thread *thread)
 {
 	if (thread->dr_on)
 		debug_pass(thread);
+	/* The trap after a uprobe is an ordinary signal: blocked, it would come too late. */
+	if (thread->trap_blocked && !thread->mask_lost && fires_is_probe(thread))
+		traps_unblock(thread);
 	thread_resume(stepper, thread, PTRACE_SINGLESTEP, RUN_STEP, 0);
 }
 

@@ -260,25 +260,42 @@ static bool evaluate(struct stepper *stepper, struct soft_thread *thread,
 	return true;
 }
 
-bool fires_evaluate(struct stepper *stepper, struct soft_thread *thread)
+/* Index of the first probe at or above @ip. */
+static size_t first_probe(const struct soft_process *process, uint64_t ip)
 {
-	const struct soft_process *process = thread->process;
 	size_t low = 0, high = process->probes.len;
 
-	if (thread->probed || !high)
-		return false;
 	while (low < high) {
 		const size_t middle = (low + high) / 2;
 
-		if (process->probes.data[middle].ip < thread->ip)
+		if (process->probes.data[middle].ip < ip)
 			low = middle + 1;
 		else
 			high = middle;
 	}
+	return low;
+}
+
+bool fires_is_probe(const struct soft_thread *thread)
+{
+	const struct soft_process *process = thread->process;
+	const size_t i = first_probe(process, thread->ip);
+
+	return i < process->probes.len && process->probes.data[i].ip == thread->ip;
+}
+
+bool fires_evaluate(struct stepper *stepper, struct soft_thread *thread)
+{
+	const struct soft_process *process = thread->process;
+	size_t i;
+
+	if (thread->probed || !process->probes.len)
+		return false;
 	/* Goes on behind it when the session resumes: one hit is evaluated once. */
 	thread->probed = true;
-	for (; low < process->probes.len && process->probes.data[low].ip == thread->ip; low++) {
-		if (evaluate(stepper, thread, &process->probes.data[low]))
+	i = first_probe(process, thread->ip);
+	for (; i < process->probes.len && process->probes.data[i].ip == thread->ip; i++) {
+		if (evaluate(stepper, thread, &process->probes.data[i]))
 			return true;
 	}
 	return false;

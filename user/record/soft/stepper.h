@@ -174,8 +174,8 @@ struct stepper {
 	int command_fd, event_fd;
 	struct signals signals;
 	union wire_payload *payload; /* of the request being served */
-	bool ticking;
-	int ticks_seen;
+	int tick_us;                 /* of the timer, 0: off */
+	int ticks_seen, idle_ticks;
 	VEC(struct source_event) outbox;
 	size_t outbox_sent;
 	struct soft_thread *buckets[STEPPER_BUCKETS];
@@ -308,6 +308,7 @@ void fires_read_comm(const struct soft_thread *thread, char comm[16]);
 void fires_check(struct stepper *stepper);
 /* evaluates: true when the thread stands at a probe and its trigger fired. */
 bool fires_evaluate(struct stepper *stepper, struct soft_thread *thread);
+bool fires_is_probe(const struct soft_thread *thread);
 /* Ends the trace of all stepped threads where they stand; nothing runs until resume. */
 void fires_freeze(struct stepper *stepper);
 void fires_resume(struct stepper *stepper);
@@ -329,6 +330,8 @@ void traps_learn(struct soft_thread *thread);
 /* Puts back what forced traps changed, before something can see it. */
 void traps_restore(struct soft_thread *thread);
 void traps_restore_mask(struct soft_thread *thread);
+/* SIGTRAP must get through to the stepper although the program blocks it. */
+void traps_unblock(struct soft_thread *thread);
 /* Gives a held SIGTRAP back to the kernel's queue: to be called just before resuming. */
 void traps_requeue(struct soft_thread *thread);
 /* A forced trap was taken: what it did to mask and disposition. */

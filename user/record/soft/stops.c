@@ -34,6 +34,27 @@ static bool is_own_trap(const siginfo_t *info)
 	}
 }
 
+/*
+ * Over a uprobe the kernel steps or emulates by itself and then sends SIGTRAP like kill() would
+ * (arch_uprobe_post_xol(), arch_uprobe_skip_sstep()).
+ */
+static bool is_probe_trap(struct soft_thread *thread)
+{
+	struct code *code = &thread->process->code;
+	uint8_t present, original;
+
+	if (thread->run != RUN_STEP || thread->info.si_signo != SIGTRAP ||
+	    thread->info.si_code != SI_USER || thread_fetch_regs(thread) ||
+	    thread->regs.rip == thread->ip)
+		return false;
+	if (code_read_memory(code, thread->ip, &present, 1) != 1 || present != 0xcc ||
+	    code_file_byte(code, thread->ip, &original) || original == 0xcc)
+		return false;
+	thread->info.si_code = TRAP_TRACE;
+	thread->info.si_addr = (void *)thread->regs.rip;
+	return true;
+}
+
 static void step_done(struct stepper *stepper, struct soft_thread *thread, uint64_t to)
 {
 	struct code_insn *code = &thread->code;
@@ -247,7 +268,7 @@ static void signal_stop(struct stepper *stepper, struct soft_thread *thread, int
 	memset(&thread->info, 0, sizeof(thread->info));
 	if (ptrace(PTRACE_GETSIGINFO, thread->tid, 0, &thread->info))
 		thread->info.si_signo = sig;
-	if (is_own_trap(&thread->info)) {
+	if (is_own_trap(&thread->info) || is_probe_trap(thread)) {
 		if (thread->info.si_code != SIGTRAP && thread->run != RUN_SYSCALL &&
 		    thread->run != RUN_LEAVE)
 			traps_taken(thread);

@@ -195,6 +195,13 @@ void traps_learn(struct soft_thread *thread)
 		process->trap.caught = false; /* nothing that could be put back */
 }
 
+void traps_unblock(struct soft_thread *thread)
+{
+	const uint64_t mask = thread->sigmask & ~BIT(SIGTRAP);
+
+	thread->mask_lost = !ptrace(PTRACE_SETSIGMASK, thread->tid, sizeof(mask), &mask);
+}
+
 void traps_restore_mask(struct soft_thread *thread)
 {
 	if (!thread->mask_lost)
