@@ -77,7 +77,7 @@ def kill_launched(chance, out):
     if not pid:
         return []
     wrong = lib.harm(pid) if os.path.exists("/proc/%d" % pid) else []
-    with open(file, "r+b") as f:
+    with open(file, "r+b", buffering=0) as f:
         def ticks():
             f.seek(64)
             return f.read(24)
@@ -86,7 +86,6 @@ def kill_launched(chance, out):
             wrong.append("the launched target does not run on")
         f.seek(8)
         f.write(b"\1")
-        f.flush()
     if not lib.wait_until(lambda: gone(pid), 10):
         wrong.append("the launched target %d does not end" % pid)
         os.kill(pid, signal.SIGKILL)

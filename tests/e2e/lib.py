@@ -393,6 +393,20 @@ class Victim:
             self.process.wait()
 
 
+def processes_with(word):
+    """Processes whose command line has @word as an argument, zombies left out."""
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            with open("/proc/%d/cmdline" % int(entry), "rb") as f:
+                arguments = f.read().split(b"\0")
+        except (ValueError, OSError):
+            continue
+        if word.encode() in arguments:
+            found.append(int(entry))
+    return found
+
+
 def thread_cpu(pid, tid):
     """Seconds of CPU time."""
     with open("/proc/%d/task/%d/stat" % (pid, tid)) as f:
@@ -483,6 +497,8 @@ def harm(pid, registers=True):
         state = status_field(pid, tid, "State") or "gone"
         if state[0] in "tT":
             wrong.append("thread %d is stopped (%s)" % (tid, state))
+    # the kernel removes the probes of a dead process when its last descriptor goes
+    wait_until(lambda: not changed_text(pid), 5)
     text = changed_text(pid)
     if text:
         wrong.append("text differs from the file: %s" % text)
