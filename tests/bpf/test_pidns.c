@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Pid namespaces: ids are ptbpf's own, and the target's own beside them.
- * links: record/evaluator record/evaluator_probes base/log base/clock
+ * links: record/evaluator record/evaluator_keeper record/evaluator_probes base/log base/clock
  */
 #include "target.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Eight threads hit two triggers at once: in single mode exactly one fire, whatever else happens.
- * links: record/evaluator record/evaluator_probes base/log base/clock
+ * links: record/evaluator record/evaluator_keeper record/evaluator_probes base/log base/clock
  */
 #include "target.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * threads.bpf.c on the running kernel: births, execs, names, deaths, on-CPU time, scope.
- * links: record/evaluator record/evaluator_probes base/log base/clock
+ * links: record/evaluator record/evaluator_keeper record/evaluator_probes base/log base/clock
  */
 #include "target.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * trigger.bpf.c on the running kernel: what fires, what not, and what is counted.
- * links: record/evaluator record/evaluator_probes base/log base/clock
+ * links: record/evaluator record/evaluator_keeper record/evaluator_probes base/log base/clock
  * links: record/trigger_match record/trigger_condition base/duration
  */
 #include "target.h"

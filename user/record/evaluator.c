@@ -17,6 +17,7 @@
 #include "base/vec.h"
 #include "bpf/threads.skel.h"
 #include "bpf/trigger.skel.h"
+#include "record/evaluator_keeper.h"
 #include "record/evaluator_probes.h"
 
 #define LIST_AGE_NS 1000000 /* the list of threads is read anew when it is older */
@@ -162,6 +163,9 @@ static void move_probes(struct evaluator *evaluator, pid_t pid, pid_t tid)
 		return;
 	if (traced_threads(evaluator, pid, &tids, &n))
 		return;
+	/* A thread that is just calling exec changes its tid to this one; the list has room. */
+	if (!n || tids[0] != pid)
+		tids[n++] = pid;
 	probes_move(&evaluator->probes, tid, tids, n);
 }
 
@@ -234,8 +238,7 @@ static int load_trigger(struct evaluator *evaluator, const struct evaluator_conf
 		err = bpf_map__reuse_fd(trigger->maps.records, bpf_map__fd(threads->maps.records));
 	if (!err)
 		err = trigger_bpf__load(trigger);
-	evaluator->probes.program = trigger->progs.on_probe;
-	return err;
+	return err ? err : keeper_start(trigger->progs.on_probe, &evaluator->probes.keeper);
 }
 
 static int map_page(struct evaluator *evaluator, bool single)
@@ -307,6 +310,7 @@ void evaluator_close(struct evaluator *evaluator)
 	if (!evaluator)
 		return;
 	probes_close(&evaluator->probes, 0);
+	keeper_stop(evaluator->probes.keeper);
 	ring_buffer__free(evaluator->ring);
 	if (evaluator->page)
 		munmap(evaluator->page, evaluator->page_size);

@@ -9,9 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <bpf/libbpf.h>
-
 #include "base/mem.h"
+#include "record/evaluator_keeper.h"
 
 /* The PMU's number, or -errno. */
 static int uprobe_pmu(void)
@@ -40,34 +39,27 @@ int probes_allowed(void)
 	return fd < 0 && (errno == EACCES || errno == EPERM) ? -errno : 0;
 }
 
-static int open_probe(const struct bpf_program *program, struct probe *probe, pid_t tid)
-{
-	LIBBPF_OPTS(bpf_uprobe_opts, opts,
-		    .bpf_cookie = (uint64_t)probe->attachment << 32 | probe->trigger);
-
-	probe->link =
-		bpf_program__attach_uprobe_opts(program, tid, probe->path, probe->offset, &opts);
-	if (!probe->link)
-		return -errno;
-	probe->tid = tid;
-	return 0;
-}
-
-static int open_on_first(const struct bpf_program *program, struct probe *probe, const pid_t *tids,
+static int open_on_first(struct keeper *keeper, struct probe *probe, const pid_t *tids,
 			 size_t n_tids)
 {
-	for (size_t i = 0; i < n_tids; i++) {
-		const int err = open_probe(program, probe, tids[i]);
+	const uint64_t cookie = (uint64_t)probe->attachment << 32 | probe->trigger;
 
+	for (size_t i = 0; i < n_tids; i++) {
+		const int err = keeper_attach(keeper, tids[i], probe->path, probe->offset, cookie,
+					      &probe->handle);
+
+		if (!err)
+			probe->tid = tids[i];
 		if (err != -ESRCH)
 			return err;
 	}
 	return -ESRCH;
 }
 
-static void close_probe(struct probe *probe)
+static void close_probe(struct keeper *keeper, struct probe *probe)
 {
-	bpf_link__destroy(probe->link);
+	if (probe->handle)
+		keeper_detach(keeper, probe->handle);
 	free(probe->path);
 }
 
@@ -89,7 +81,7 @@ static bool find_same(const struct probes *probes, const struct probe *wanted, u
 	vec_for_each(probe, &probes->list) {
 		if (probe->pid != wanted->pid || probe->trigger != wanted->trigger ||
 		    probe->offset != wanted->offset || probe->device != wanted->device ||
-		    probe->inode != wanted->inode || !probe->link)
+		    probe->inode != wanted->inode || !probe->handle)
 			continue;
 		*attachment = probe->attachment;
 		return true;
@@ -112,11 +104,11 @@ int probes_add(struct probes *probes, const struct probe *probe, const pid_t *ti
 	fresh.path = strdup(probe->path);
 	if (!fresh.path)
 		return -ENOMEM;
-	err = open_on_first(probes->program, &fresh, tids, n_tids);
+	err = open_on_first(probes->keeper, &fresh, tids, n_tids);
 	if (!err)
 		err = vec_push(&probes->list, fresh);
 	if (err) {
-		close_probe(&fresh);
+		close_probe(probes->keeper, &fresh);
 		return err;
 	}
 	probes->next_attachment++;
@@ -139,7 +131,7 @@ bool probes_on_thread(const struct probes *probes, pid_t tid)
 	const struct probe *probe;
 
 	vec_for_each(probe, &probes->list) {
-		if (probe->tid == tid && probe->link)
+		if (probe->tid == tid && probe->handle)
 			return true;
 	}
 	return false;
@@ -150,13 +142,13 @@ void probes_move(struct probes *probes, pid_t tid, const pid_t *tids, size_t n_t
 	struct probe *probe;
 
 	vec_for_each(probe, &probes->list) {
-		struct bpf_link *const dead = probe->link;
+		const uint32_t dead = probe->handle;
 
 		if (probe->tid != tid || !dead)
 			continue;
-		probe->link = NULL;
-		open_on_first(probes->program, probe, tids, n_tids);
-		bpf_link__destroy(dead);
+		probe->handle = 0;
+		open_on_first(probes->keeper, probe, tids, n_tids);
+		keeper_detach(probes->keeper, dead);
 	}
 }
 
@@ -168,7 +160,7 @@ void probes_close(struct probes *probes, pid_t pid)
 		if (pid && probes->list.data[i].pid != pid)
 			probes->list.data[kept++] = probes->list.data[i];
 		else
-			close_probe(&probes->list.data[i]);
+			close_probe(probes->keeper, &probes->list.data[i]);
 	}
 	probes->list.len = kept;
 	if (!pid)

@@ -12,9 +12,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include <bpf/libbpf.h>
-
 #include "base/vec.h"
+
+struct keeper;
 
 struct probe {
 	pid_t pid, tid; /* @tid: the thread it was opened on */
@@ -23,11 +23,11 @@ struct probe {
 	ino_t inode;
 	uint64_t offset;
 	uint32_t trigger, attachment;
-	struct bpf_link *link; /* NULL: no thread was left to open it on */
+	uint32_t handle; /* the keeper's; 0: no thread was left to open it on */
 };
 
 struct probes {
-	const struct bpf_program *program;
+	struct keeper *keeper; /* sets and removes them */
 	VEC(struct probe) list;
 	uint32_t next_attachment;
 };
