@@ -80,7 +80,7 @@ def kill_launched(chance, out):
     with open(file, "r+b", buffering=0) as f:
         def ticks():
             f.seek(64)
-            return f.read(24)
+            return f.read(136)
         before = ticks()
         if os.path.exists("/proc/%d" % pid) and not lib.wait_until(lambda: ticks() != before, 10):
             wrong.append("the launched target does not run on")

@@ -357,7 +357,7 @@ class Victim:
         self.set(2, self.word(2) + 1)
 
     def ticks(self):
-        return [self.word(8 + i) for i in range(self.threads)]
+        return [self.word(8 + 8 * i) for i in range(self.threads)]
 
     def speed(self, seconds=0.5):
         """Ticks of thread 0 per second of its CPU time."""
