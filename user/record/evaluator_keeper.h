@@ -11,7 +11,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct bpf_program;
+#include <bpf/libbpf.h>
+
 struct keeper;
 
 /* Forks the keeper; @program is loaded and outlives it. 0 or -errno. */
