@@ -3,9 +3,9 @@
 """perf and ptbpf decode the same snapshot to the same branches and instructions, thread by thread,
 and perf has nothing to complain of. Code that is rewritten in place is left out: one image of it is
 all that a file can hold."""
-import array
 import os
 import re
+import shutil
 import subprocess
 import time
 
@@ -59,23 +59,48 @@ def our_branches(path):
     return run.returncode, found, gaps, run.stderr.decode(errors="replace")
 
 
-def perf_insns(path):
-    code, out, err = perf(path, "i1i", "tid,ip")
-    found = {}
-    for line in out.splitlines():
-        tid, ip = line.split()
-        found.setdefault(int(tid), array.array("Q")).append(int(ip, 16))
-    return code, found, err
+# Millions of lines: awk sorts them by thread into files, which are then compared.
+PERF_LINE = '{ print $2 > (dir "/" $1) }'
+OUR_LINE = ('{ for (i = 3; i <= NF; i++) if ($(i - 1) ~ /^[0-9.]+:$/) '
+            '{ print $i > (dir "/" $(i - 2)); break } }')
 
 
-def our_insns(path):
-    run = lib.ptbpf("decode", "--insn", path, timeout=200)
-    found = {}
-    for line in run.out.splitlines():
-        match = re.match(r"\s*\S.*?\s(\d+)\s+[\d.+-]+:?\s+(?:0x)?([0-9a-f]+)\b", line)
-        if match:
-            found.setdefault(int(match.group(1)), array.array("Q")).append(int(match.group(2), 16))
-    return run.code, found, run.err
+def insns(command, line):
+    """The directory of one file of addresses a thread, and how the command ended."""
+    out = lib.new_dir("insns")
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    awk = subprocess.Popen(["awk", "-v", "dir=" + out, line], stdin=process.stdout)
+    process.stdout.close()
+    err = process.stderr.read().decode(errors="replace")
+    awk.wait()
+    return process.wait(), out, err
+
+
+def addresses(directory, tid):
+    try:
+        with open(os.path.join(directory, tid)) as f:
+            return f.read()
+    except FileNotFoundError:
+        return ""
+
+
+def compare_insns(name, path, least, may_lose):
+    code, theirs, err = insns(["perf", "script", "-f", "-i", os.path.join(path, "perf.data"),
+                               "--itrace=i1i", "-F", "tid,ip"], PERF_LINE)
+    ours_code, ours, ours_err = insns([lib.BIN, "decode", "--insn", path], OUR_LINE)
+    wrong, count = [], 0
+    for tid in sorted(set(os.listdir(theirs)) | set(os.listdir(ours))):
+        a, b = addresses(theirs, tid), addresses(ours, tid)
+        count += a.count("\n")
+        if a != b:
+            wrong.append("thread %s: %s" % (tid, lib.first_difference(a.split(), b.split())))
+    bad = complaints(err, may_lose)
+    lib.check(name + "/insns", code == 0 and ours_code == 0 and not wrong and not bad and
+              count >= least, "%d instructions\n%s\n%s\n%s" % (
+                  count, "\n".join(wrong), "\n".join(bad[:5]), ours_err[:500]))
+    shutil.rmtree(theirs)
+    shutil.rmtree(ours)
 
 
 def differences(perfs, ours):
@@ -104,13 +129,7 @@ def compare(name, path, least, may_lose=False):
     lib.check(name + "/branches", code == 0 and ours_code == 0 and not wrong and not bad and
               count >= least, "%d branches\n%s\n%s\n%s\n%s" % (count, wrong, "\n".join(bad[:5]),
                                                                ours_err[:500], gaps[:5]))
-    code, theirs, err = perf_insns(path)
-    ours_code, ours, ours_err = our_insns(path)
-    wrong, bad = differences(theirs, ours), complaints(err, may_lose)
-    count = sum(map(len, theirs.values()))
-    lib.check(name + "/insns", code == 0 and ours_code == 0 and not wrong and not bad and
-              count >= least, "%d instructions\n%s\n%s\n%s" % (count, wrong, "\n".join(bad[:5]),
-                                                               ours_err[:500]))
+    compare_insns(name, path, least, may_lose)
 
 
 def stepped_plainly(name, on, off):
