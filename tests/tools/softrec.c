@@ -362,5 +362,7 @@ int main(int argc, char **argv)
 	vec_free(&recorder.rings);
 	if (stats.disagreements)
 		return 9;
+	if (recorder.options.config.soft_step == SOFT_STEP_VERIFY && !stats.verified)
+		return 10;
 	return WIFEXITED(recorder.status) ? WEXITSTATUS(recorder.status) : 1;
 }

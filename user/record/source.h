@@ -96,6 +96,7 @@ struct source_probe {
 
 struct source_stats {
 	uint64_t instructions, branches, stops, fallback_steps, disagreements;
+	uint64_t verified;    /* verify: plans that single steps confirmed */
 	uint64_t stepping_ns; /* wall time with at least one thread being stepped */
 	double slow_down;     /* measured against full speed; 0: not known */
 };

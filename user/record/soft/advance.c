@@ -35,6 +35,9 @@ void thread_kick(struct soft_thread *thread)
 void thread_resume(struct stepper *stepper, struct soft_thread *thread, int request,
 		   enum thread_run run, int sig)
 {
+	/* The plan that is being verified says nothing about what is not stepped, or not seen. */
+	if (thread->verify && (thread->drop || (run != RUN_STEP && run != RUN_PAST_REP)))
+		thread->verify->planned = false;
 	thread->regs_valid = false;
 	thread->drop = false;
 	thread->at_syscall_stop = false;
@@ -176,10 +179,10 @@ static void step_insn(struct stepper *stepper, struct soft_thread *thread)
 			return;
 		stepper->stats.fallback_steps++;
 	}
-	if (thread->code.insn.is_rep_string && run_past_rep(stepper, thread))
-		return;
 	if (thread->verify)
 		blocks_predict(thread);
+	if (thread->code.insn.is_rep_string && run_past_rep(stepper, thread))
+		return;
 	step_one(stepper, thread);
 }
 

@@ -212,7 +212,7 @@ void blocks_predict(struct soft_thread *thread)
 	struct verify *verify = thread->verify;
 
 	verify->outcome = false;
-	if (thread->process->mode_32 || thread_fetch_regs(thread))
+	if (thread->process->mode_32 || thread->own_tf || thread_fetch_regs(thread))
 		return;
 	verify->outcome = !block_outcome(blocks, &thread->regs, &reader, &verify->event,
 					 &verify->has_event, &verify->next);
@@ -259,6 +259,7 @@ static void verify_plan(struct stepper *stepper, struct soft_thread *thread, uin
 		verify_failed(stepper, thread, "another event of the plan", to);
 		return;
 	}
+	stepper->stats.verified++;
 }
 
 static bool is_event(const struct code_insn *code)

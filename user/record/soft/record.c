@@ -30,6 +30,10 @@ int record_give(struct stepper *stepper, struct soft_thread *thread, const struc
 		err = encoder_init(&thread->encoder, steps);
 	if (!err && !thread->plan)
 		err = block_plan_new(&thread->plan);
+	if (!err && !thread->verify && stepper->config->soft_step == SOFT_STEP_VERIFY) {
+		thread->verify = calloc(1, sizeof(*thread->verify));
+		err = thread->verify ? 0 : -ENOMEM;
+	}
 	if (!err)
 		err = vec_push(&stepper->stepped, thread);
 	if (err)

@@ -250,6 +250,10 @@ static void run_quantum(struct stepper *stepper, struct soft_thread *thread)
 	uint64_t now = begin;
 	int status;
 
+	/* What another thread did meanwhile may have changed what the plan relies on. */
+	if (thread->verify && stepper->stepped_tid != tid)
+		thread->verify->planned = false;
+	stepper->stepped_tid = tid;
 	while (now - begin < QUANTUM_NS && !woken) {
 		thread_go(stepper, thread);
 		if (thread->died) {

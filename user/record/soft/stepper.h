@@ -182,12 +182,14 @@ struct stepper {
 	struct soft_process *processes;
 	VEC(struct soft_thread *) stepped; /* threads with a ring */
 	size_t cursor;
+	pid_t stepped_tid; /* the thread that was stepped last */
 	size_t threads;
 	uint64_t resumed_ns; /* when the newest run began, about */
 	uint64_t steps;      /* instructions of all threads: the step clock */
 	bool frozen;
-	bool hold_all; /* a start address was reached: untraced threads wait too */
-	bool detached; /* nothing is traced any more */
+	bool held_back; /* an untraced thread waits for one that runs alone */
+	bool hold_all;  /* a start address was reached: untraced threads wait too */
+	bool detached;  /* nothing is traced any more */
 	bool front_gone;
 	bool end_sent;
 	uint64_t fires_seen;

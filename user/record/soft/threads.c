@@ -67,6 +67,7 @@ void thread_remove(struct stepper *stepper, struct soft_thread *thread)
 	encoder_fini(&thread->encoder);
 	if (thread->plan)
 		block_plan_free(thread->plan);
+	free(thread->verify);
 	thread_set_state(thread, THREAD_RUNNING);
 	if (thread->process) {
 		thread->process->still -= thread->still;
