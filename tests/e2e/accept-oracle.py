@@ -15,7 +15,7 @@ PROGRAMS = [
     ("longjmps", [], True), ("exceptions", [], True), ("coldparts", [], True),
     ("panics", [], True), ("jits", [], True),
     ("dlopens", [], True), ("sigtraps", [], True), ("coroutines", [], False),
-    ("workers", ["20", "3"], True), ("rebalance", [], True),
+    ("workers", ["20", "3"], True), ("rebalance", [], True), ("watches", [], True),
 ]
 
 DYNAMIC = ("calls", "panics")

@@ -255,3 +255,13 @@ void thread_go(struct stepper *stepper, struct soft_thread *thread)
 		step_user(stepper, thread);
 	}
 }
+
+void thread_go_if_free(struct stepper *stepper, struct soft_thread *thread)
+{
+	if (thread_is_traced(thread))
+		return;
+	if (thread_may_go(stepper, thread))
+		thread_go(stepper, thread);
+	else if (thread->process && thread->process->alone)
+		stepper->held_back = true;
+}

@@ -18,12 +18,6 @@ struct incoming {
 	int fds[2];
 };
 
-static void go_if_free(struct stepper *stepper, struct soft_thread *thread)
-{
-	if (!thread_is_traced(thread) && thread_may_go(stepper, thread))
-		thread_go(stepper, thread);
-}
-
 static int give(struct stepper *stepper, struct soft_thread *thread, struct incoming *in)
 {
 	struct aux_ring ring = { 0 };
@@ -52,7 +46,7 @@ static int take(struct stepper *stepper, struct soft_thread *thread, bool hold)
 {
 	record_take(stepper, thread);
 	thread->hold_take = hold;
-	go_if_free(stepper, thread);
+	thread_go_if_free(stepper, thread);
 	return 0;
 }
 
@@ -118,7 +112,7 @@ static int for_thread(struct stepper *stepper, struct incoming *in, struct wire_
 	switch (in->head.op) {
 	case WIRE_RELEASE:
 		thread->hold_event = false;
-		go_if_free(stepper, thread);
+		thread_go_if_free(stepper, thread);
 		return 0;
 	case WIRE_GIVE:
 		return give(stepper, thread, in);
@@ -142,7 +136,7 @@ static int carry_out(struct stepper *stepper, struct incoming *in, struct wire_r
 		return 0;
 	case WIRE_RESUME:
 		fires_resume(stepper);
-		thread_for_each(stepper, go_if_free);
+		thread_for_each(stepper, thread_go_if_free);
 		return 0;
 	case WIRE_DETACH:
 		detach_all(stepper);

@@ -24,6 +24,7 @@
 #define IDLE_TICKS 10
 #define QUANTUM_NS 1000000ull
 #define RUNAWAY_TICKS 50 /* a plan's run that does not stop; page faults may take long */
+#define GIVE_UP_TICKS 250
 #define ATOMIC_TICKS 3
 #define DRAIN_NS 1000000000ull
 
@@ -196,14 +197,16 @@ static void handle_status(struct stepper *stepper, pid_t tid, int status)
 		births_unknown(stepper, tid, status);
 	}
 	thread = thread_find(stepper, tid);
-	if (!thread)
-		return;
-	if (!stepper->detached)
+	if (thread && !stepper->detached)
 		fires_check(stepper);
-	if (stepper->detached && thread->state == THREAD_STOPPED)
+	if (thread && stepper->detached && thread->state == THREAD_STOPPED)
 		detach_thread(stepper, thread);
-	else if (!thread_is_traced(thread) && thread_may_go(stepper, thread))
-		thread_go(stepper, thread);
+	else if (thread)
+		thread_go_if_free(stepper, thread);
+	if (stepper->held_back) {
+		stepper->held_back = false;
+		thread_for_each(stepper, thread_go_if_free);
+	}
 }
 
 /* What has stopped so far; with @wait, at least one stop, a signal, or nothing left to wait for. */
@@ -277,6 +280,17 @@ static void run_quantum(struct stepper *stepper, struct soft_thread *thread)
 	stepper->stats.stepping_ns += now - begin;
 }
 
+/* It may wait for another thread of its process: those go on, and its run counts no more. */
+static void give_up_plan(struct stepper *stepper, struct soft_thread *thread)
+{
+	record_end_at(thread, thread->ip);
+	record_gap(stepper, thread, "lost", stepper->resumed_ns);
+	thread->drop = true;
+	thread->process->alone = NULL;
+	stepper->held_back = false;
+	thread_for_each(stepper, thread_go_if_free);
+}
+
 /* Runs that should have stopped long ago are interrupted; the next stop tells where they are. */
 static void watch_runs(struct stepper *stepper)
 {
@@ -289,6 +303,8 @@ static void watch_runs(struct stepper *stepper)
 		if ((thread->run == RUN_ATOMIC && since > ATOMIC_TICKS) ||
 		    (thread->run == RUN_PLAN && since > RUNAWAY_TICKS))
 			thread_kick(thread);
+		if (since > GIVE_UP_TICKS && thread->process->alone == thread)
+			give_up_plan(stepper, thread);
 	}
 }
 

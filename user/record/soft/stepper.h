@@ -260,6 +260,8 @@ void stop_handle(struct stepper *stepper, struct soft_thread *thread, int status
 /* advance.c: what a stopped thread does next */
 void thread_go(struct stepper *stepper, struct soft_thread *thread);
 bool thread_may_go(const struct stepper *stepper, const struct soft_thread *thread);
+/* An untraced thread that stands still for no reason goes on. */
+void thread_go_if_free(struct stepper *stepper, struct soft_thread *thread);
 int thread_fetch_regs(struct soft_thread *thread);
 int thread_store_regs(struct soft_thread *thread);
 void thread_kick(struct soft_thread *thread);
