@@ -516,7 +516,7 @@ def harm(pid, registers=True):
 
 
 def bpf_objects():
-    """Ids of BPF programs and links, with the pids that hold them where bpftool tells."""
+    """Ids of BPF programs and links, with their names."""
     found = {}
     for kind in ("prog", "link"):
         run = subprocess.run(["bpftool", "-j", kind, "show"], stdout=subprocess.PIPE,
@@ -526,19 +526,41 @@ def bpf_objects():
         except ValueError:
             listed = []
         for item in listed if isinstance(listed, list) else []:
-            holders = [p["pid"] for p in item.get("pids", [])]
-            found[(kind, item["id"])] = (item.get("name", item.get("type")), holders)
+            found[(kind, item["id"])] = item.get("name", item.get("type"))
     return found
 
 
-def bpf_left(before, seconds=10):
-    """Programs and links that are new since @before and that no living process holds."""
-    def orphans():
-        left = {}
-        for key, (name, holders) in bpf_objects().items():
-            if key in before or any(os.path.exists("/proc/%d" % p) for p in holders):
+def is_ours(pid, known={}):
+    """Was the process started by this test, orphans included?"""
+    if pid not in known:
+        with open("/proc/%s/environ" % pid, "rb") as f:
+            known[pid] = b"TMPDIR=" + os.environ["TMPDIR"].encode() in f.read().split(b"\0")
+    return known[pid]
+
+
+def bpf_held():
+    """Ids of BPF programs and links that processes of other tests have open."""
+    held = set()
+    for fd in glob.glob("/proc/[0-9]*/fd/*"):
+        try:
+            if not os.readlink(fd).startswith("anon_inode:bpf") or is_ours(fd.split("/")[2]):
                 continue
-            left[key] = name
-        return left
+            with open(fd.replace("/fd/", "/fdinfo/")) as f:
+                for line in f:
+                    name, _, value = line.partition(":")
+                    if name in ("prog_id", "link_id"):
+                        held.add((name[:4], int(value)))
+        except (OSError, ValueError):
+            continue
+    return held
+
+
+def bpf_left(before, seconds=10):
+    """Programs and links that are new since @before and not another test's."""
+    def orphans():
+        present = bpf_objects()
+        held = bpf_held() if any(key not in before for key in present) else ()
+        return {key: name for key, name in present.items()
+                if key not in before and key not in held}
     wait_until(lambda: not orphans(), seconds, 0.2)
     return orphans()
