@@ -42,28 +42,6 @@ def kill_attached(chance, out):
         return wrong
 
 
-def descendant(pid, name):
-    """A process of that program below @pid."""
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            if os.readlink("/proc/%s/exe" % entry) == name and below(int(entry), pid):
-                return int(entry)
-        except OSError:
-            continue
-    return None
-
-
-def below(pid, ancestor):
-    while pid > 1:
-        if pid == ancestor:
-            return True
-        with open("/proc/%d/stat" % pid) as f:
-            pid = int(f.read().rsplit(")", 1)[1].split()[1])
-    return False
-
-
 def kill_launched(chance, out):
     """Kills a ptbpf that launched the victim itself."""
     file = os.path.join(lib.new_dir("words", 0o777), "words")
@@ -71,30 +49,27 @@ def kill_launched(chance, out):
         f.write(bytes(4096))
     process = start(None, out, ["--", lib.program("victim"), file, "3"])
     time.sleep(chance.uniform(0, 1.2))
-    pid = descendant(process.pid, lib.program("victim"))
     process.kill()
     process.wait()
-    if not pid:
-        return []
-    wrong = lib.harm(pid) if os.path.exists("/proc/%d" % pid) else []
+    # killed early enough, there is none, or it is just being started
+    pid = lib.wait_until(lambda: lib.running(lib.program("victim"), file), 1)
+    wrong = lib.harm(pid) if pid and os.path.exists("/proc/%d" % pid) else []
     with open(file, "r+b", buffering=0) as f:
         def ticks():
             f.seek(64)
             return f.read(136)
         before = ticks()
-        if os.path.exists("/proc/%d" % pid) and not lib.wait_until(lambda: ticks() != before, 10):
+        if pid and os.path.exists("/proc/%d" % pid) and not lib.wait_until(
+                lambda: ticks() != before, 10):
             wrong.append("the launched target does not run on")
         f.seek(8)
         f.write(b"\1")
-    if not lib.wait_until(lambda: gone(pid), 10):
-        wrong.append("the launched target %d does not end" % pid)
-        os.kill(pid, signal.SIGKILL)
+    if not lib.wait_until(lambda: not lib.running(lib.program("victim"), file), 10):
+        pid = lib.running(lib.program("victim"), file)
+        wrong.append("the launched target %s does not end" % pid)
+        if pid:
+            os.kill(pid, signal.SIGKILL)
     return wrong
-
-
-def gone(pid):
-    state = lib.status_field(pid, pid, "State")
-    return state is None or state.startswith("Z")
 
 
 def leftovers(out):

@@ -407,6 +407,17 @@ def processes_with(word):
     return found
 
 
+def running(path, word):
+    """The process that runs the program @path with @word as an argument, or None."""
+    for pid in processes_with(word):
+        try:
+            if os.readlink("/proc/%d/exe" % pid) == path:
+                return pid
+        except OSError:
+            continue
+    return None
+
+
 def thread_cpu(pid, tid):
     """Seconds of CPU time."""
     with open("/proc/%d/task/%d/stat" % (pid, tid)) as f:
