@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * soft_busy FILE SECONDS: threads that compute, sleep, wait for events and come and go, until the
- * time is over. FILE holds their progress as u64 counters: computed, slept, waited, threads made,
- * things that went wrong (a call cut short, a stray signal). Exits 1 when something did.
+ * soft_busy FILE SECONDS: threads that compute, sleep, wait for events, use SIGTRAP and come and
+ * go, until the time is over. FILE holds their progress as u64 counters: computed, slept, waited,
+ * threads made, things that went wrong (a call cut short, a stray signal). Exits 1 when something
+ * did.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -17,7 +19,7 @@
 enum { COMPUTED, SLEPT, WAITED, MADE, WRONG, COUNTERS };
 
 static volatile uint64_t *counters;
-static volatile int over;
+static volatile int over, traps;
 
 __attribute__((noinline)) static uint64_t mix(uint64_t x)
 {
@@ -63,14 +65,26 @@ static void *wait_for_events(void *argument)
 	return argument;
 }
 
+static void on_trap(int sig)
+{
+	(void)sig;
+	traps++;
+}
+
+/* The handler must still be there, however the thread was made and stepped. */
 static void *short_thread(void *argument)
 {
-	return argument;
+	const int before = traps;
+
+	__asm__ volatile("int3");
+	raise(SIGTRAP);
+	return traps == before + 2 ? argument : NULL;
 }
 
 int main(int argc, char **argv)
 {
 	const time_t end = time(NULL) + (argc > 2 ? atoi(argv[2]) : 10);
+	struct sigaction action = { .sa_handler = on_trap };
 	pthread_t threads[3], thread;
 	const int fd = argc > 1 ? open(argv[1], O_RDWR | O_CREAT, 0600) : -1;
 
@@ -79,6 +93,7 @@ int main(int argc, char **argv)
 	counters = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (counters == MAP_FAILED)
 		return 2;
+	sigaction(SIGTRAP, &action, NULL);
 	pthread_create(&threads[0], NULL, compute, NULL);
 	pthread_create(&threads[1], NULL, sleep_often, NULL);
 	pthread_create(&threads[2], NULL, wait_for_events, NULL);

@@ -41,6 +41,8 @@ void thread_resume(struct stepper *stepper, struct soft_thread *thread, int requ
 	thread->regs_valid = false;
 	thread->drop = false;
 	thread->at_syscall_stop = false;
+	thread->in_syscall = false;
+	thread->in_vfork = false;
 	thread->run = run;
 	thread->signal = 0;
 	thread_set_state(thread, THREAD_RUNNING);
@@ -249,7 +251,6 @@ void thread_go(struct stepper *stepper, struct soft_thread *thread)
 	if (thread->signal) {
 		deliver(stepper, thread);
 	} else if (thread->in_syscall || thread->restarting) {
-		thread->in_syscall = false;
 		thread_resume(stepper, thread, PTRACE_SINGLESTEP, RUN_LEAVE, 0);
 	} else {
 		step_user(stepper, thread);

@@ -43,6 +43,20 @@ pid_t births_tracer(pid_t tid)
 	return status_number(tid, "TracerPid:");
 }
 
+bool births_is_dying(pid_t tid)
+{
+	scoped_file FILE *file = NULL;
+	char path[64], line[256];
+
+	snprintf(path, sizeof(path), "/proc/%d/status", tid);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file)) {
+		if (!strncmp(line, "State:\t", 7))
+			return line[7] == 'Z' || line[7] == 'X';
+	}
+	return true; /* or gone */
+}
+
 static void forget_probes_in(const struct soft_process *parent, pid_t child)
 {
 	scoped_fd int fd = -1;
@@ -116,6 +130,7 @@ void births_event(struct stepper *stepper, struct soft_thread *parent, int event
 	pid_t pid;
 
 	parent->in_syscall = true;
+	parent->in_vfork = event == PTRACE_EVENT_VFORK;
 	if (ptrace(PTRACE_GETEVENTMSG, parent->tid, 0, &message))
 		return;
 	pid = status_number((pid_t)message, "Tgid:");

@@ -75,7 +75,9 @@ static int seize(struct stepper *stepper, pid_t pid, pid_t tid)
 	if (ptrace(PTRACE_SEIZE, tid, 0, OPTIONS)) {
 		err = -errno;
 		/* Its creator is traced already, and so is it: it will report itself. */
-		return err == -EPERM && births_tracer(tid) == getpid() ? 0 : err;
+		if (err == -EPERM && births_tracer(tid) == getpid())
+			return 0;
+		return err == -EPERM && births_is_dying(tid) ? -ESRCH : err;
 	}
 	thread = thread_add(stepper, tid);
 	if (!thread)

@@ -197,12 +197,12 @@ static void handle_status(struct stepper *stepper, pid_t tid, int status)
 		births_unknown(stepper, tid, status);
 	}
 	thread = thread_find(stepper, tid);
-	if (thread && !stepper->detached)
+	if (stepper->detached)
+		return; /* it waits for the others */
+	if (thread) {
 		fires_check(stepper);
-	if (thread && stepper->detached && thread->state == THREAD_STOPPED)
-		detach_thread(stepper, thread);
-	else if (thread)
 		thread_go_if_free(stepper, thread);
+	}
 	if (stepper->held_back) {
 		stepper->held_back = false;
 		thread_for_each(stepper, thread_go_if_free);
@@ -316,8 +316,6 @@ static void tick(struct stepper *stepper)
 	watch_runs(stepper);
 	births_adopt(stepper);
 	fires_check(stepper);
-	if (stepper->detached)
-		detach_all(stepper);
 }
 
 static void send_end(struct stepper *stepper)
@@ -349,18 +347,18 @@ static bool is_over(const struct stepper *stepper)
 
 static void loop(struct stepper *stepper)
 {
-	while (!(stepper->front_gone && !stepper->threads)) {
+	for (;;) {
 		struct soft_thread *thread;
 
 		if (woken) {
 			woken = 0;
 			requests_serve(stepper);
-			if (stepper->front_gone || getppid() != stepper->front) {
-				stepper->front_gone = true;
-				detach_all(stepper);
-				continue;
-			}
+			stepper->front_gone |= getppid() != stepper->front;
 		}
+		if (stepper->detached || stepper->front_gone)
+			detach_all(stepper);
+		if (stepper->front_gone && !stepper->threads)
+			break;
 		flush_outbox(stepper);
 		if (ticks != stepper->ticks_seen)
 			tick(stepper);

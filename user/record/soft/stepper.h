@@ -109,6 +109,7 @@ struct soft_thread {
 	bool kicked;      /* PTRACE_INTERRUPT is on its way */
 	bool interrupted; /* it arrived: a system call may have been cut short by it */
 	bool in_syscall;  /* stopped inside one: the return traps before user code */
+	bool in_vfork;    /* of these, one that waits for its child first */
 	bool restarting;  /* a system call is about to be restarted: ip is not where it goes on */
 	bool drop;        /* the run in flight is not recorded */
 	bool probed;      /* the probes at ip have been evaluated */
@@ -189,6 +190,8 @@ struct stepper {
 	bool frozen;
 	bool held_back; /* an untraced thread waits for one that runs alone */
 	bool hold_all;  /* a start address was reached: untraced threads wait too */
+	uint64_t detached_ns;
+	size_t running; /* while detaching: threads that have not stopped */
 	bool detached;  /* nothing is traced any more */
 	bool front_gone;
 	bool end_sent;
@@ -250,6 +253,7 @@ void births_gone(struct stepper *stepper, struct soft_thread *thread, int status
 /* The process that a thread belongs to; 0: no such thread. */
 pid_t births_tgid(pid_t tid);
 pid_t births_tracer(pid_t tid);
+bool births_is_dying(pid_t tid);
 /* A stop of a thread that nobody announced: kept until its creator's event, or for a while. */
 void births_unknown(struct stepper *stepper, pid_t tid, int status);
 void births_adopt(struct stepper *stepper);
@@ -363,7 +367,7 @@ void rseq_find(struct soft_thread *thread);
 bool rseq_pass(struct stepper *stepper, struct soft_thread *thread);
 
 /* detach.c */
-void detach_thread(struct stepper *stepper, struct soft_thread *thread);
+/* Lets go what can be let go; to be called again until no thread is left. */
 void detach_all(struct stepper *stepper);
 
 #endif

@@ -285,6 +285,8 @@ static void signal_stop(struct stepper *stepper, struct soft_thread *thread, int
 		}
 		thread->tf_due = false;
 		run_ended(stepper, thread, ip);
+		/* Killed where it stands, it stops once more: that run is not counted twice. */
+		thread->run = RUN_FREE;
 		if (thread->tf_due && thread->info.si_code == TRAP_TRACE)
 			thread->signal = SIGTRAP; /* the program's own single step */
 		return;
@@ -325,19 +327,28 @@ static bool trap_is_queued(const struct soft_thread *thread)
 	return false;
 }
 
+/* Stopped by the stepper, maybe in the middle of a system call. */
+static void note_restart(struct soft_thread *thread)
+{
+	if (thread_fetch_regs(thread))
+		return;
+	restart_interrupted(thread);
+	thread->interrupted = false;
+	thread->restarting = is_restart(thread->regs.rax) && (int64_t)thread->regs.orig_rax >= 0;
+}
+
 static void stop_event(struct stepper *stepper, struct soft_thread *thread, int sig)
 {
 	thread->interrupted |= thread->kicked;
 	thread->kicked = false;
-	if (sig != SIGTRAP) {
+	if (sig != SIGTRAP && !stepper->detached) {
 		/* A group stop: it lasts until SIGCONT, which makes another event. */
 		ptrace(PTRACE_LISTEN, thread->tid, 0, 0);
 		thread_set_state(thread, THREAD_LISTENING);
 		return;
 	}
 	if (thread->newborn) {
-		thread->run = RUN_FREE;
-		restart_interrupted(thread);
+		note_restart(thread);
 		births_first_stop(stepper, thread);
 		return;
 	}
@@ -351,10 +362,8 @@ static void stop_event(struct stepper *stepper, struct soft_thread *thread, int 
 	}
 	if (thread_fetch_regs(thread))
 		return;
-	if (thread->run == RUN_FREE) {
-		restart_interrupted(thread);
-		thread->interrupted = false;
-	}
+	if (thread->run == RUN_FREE)
+		note_restart(thread);
 	run_interrupted(stepper, thread, thread->regs.rip);
 	thread->restarting |= is_restart(thread->regs.rax) && (int64_t)thread->regs.orig_rax >= 0;
 }

@@ -210,11 +210,42 @@ void traps_restore_mask(struct soft_thread *thread)
 	thread->mask_lost = false;
 }
 
+/* Nothing can be injected inside a system call: out of it, or back to before it. */
+static int leave_syscall(struct soft_thread *thread)
+{
+	struct user_regs_struct *regs = &thread->regs;
+	int err;
+
+	if (thread->in_syscall) {
+		err = to_syscall_stop(thread);
+		if (err)
+			return err;
+		thread->in_syscall = false;
+		thread->at_syscall_stop = true;
+		thread->regs_valid = false;
+	}
+	if (!thread->restarting)
+		return 0;
+	err = thread_fetch_regs(thread);
+	if (err)
+		return err;
+	thread->restarting = false;
+	if (thread->signal && (int64_t)regs->rax != -512 && (int64_t)regs->rax != -513) {
+		regs->rax = (uint64_t)-EINTR;
+	} else {
+		regs->rax = (int64_t)regs->rax == -516 ? SYS_restart_syscall : regs->orig_rax;
+		regs->rip -= 2;
+	}
+	regs->orig_rax = UINT64_MAX;
+	thread->ip = regs->rip;
+	return thread_store_regs(thread);
+}
+
 void traps_restore(struct soft_thread *thread)
 {
 	struct soft_process *process = thread->process;
 
-	if (process->trap.lost && !thread->in_syscall && !thread->restarting && !thread->exiting &&
+	if (process->trap.lost && !thread->exiting && !thread->in_vfork && !leave_syscall(thread) &&
 	    !sigaction_in(thread, process->trap.action, true))
 		process->trap.lost = false;
 	traps_restore_mask(thread);
