@@ -75,7 +75,7 @@ static void add_chunks(struct recording *recording, const uint8_t *data, size_t 
 	while (size) {
 		struct recording_chunk chunk = { .pid = 1, .tid = 1 };
 
-		chunk.join = data[0] % (RECORDING_JOIN_UNTRACED + 1);
+		chunk.join = data[0] % (RECORDING_JOIN_ATOMIC + 1);
 		chunk.data_lost = data[0] & 0x80;
 		data++;
 		size--;

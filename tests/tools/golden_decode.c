@@ -4,7 +4,7 @@
  * the branch events. Each case is also decoded by libipt's instruction decoder; both must agree.
  *
  *   [code]              "ADDR: HEX... # comment"; "[code at=TIME]" maps from that time on
- *   [chunk JOIN]        begins a stretch: birth attach wrapped resize lost untraced
+ *   [chunk JOIN]        begins a stretch: birth attach wrapped resize lost untraced atomic
  *   psb psbend pad ovf  the packets; numbers are hex, with # comments
  *   tsc N, cbr N, mode 64|32, mode.tsx begin|commit|abort
  *   tip|tip.pge|tip.pgd|fup [IP [16|32|48|full]]     without IP: suppressed
@@ -122,8 +122,8 @@ static void flush_chunk(struct golden *golden)
 
 static void begin_chunk(struct golden *golden, const char *join)
 {
-	static const char *const joins[] = { "birth",  "attach", "wrapped",
-					     "resize", "lost",   "untraced" };
+	static const char *const joins[] = { "birth", "attach",   "wrapped", "resize",
+					     "lost",  "untraced", "atomic" };
 	size_t i;
 
 	flush_chunk(golden);

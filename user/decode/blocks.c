@@ -433,6 +433,9 @@ static void join_chunk(struct blocks *blocks, const struct recording_chunk *chun
 	case RECORDING_JOIN_LOST:
 		open_gap(blocks, GAP_LOST, true, 0);
 		break;
+	case RECORDING_JOIN_ATOMIC:
+		open_gap(blocks, GAP_ATOMIC, false, 0);
+		break;
 	case RECORDING_JOIN_UNTRACED:
 		open_gap(blocks, GAP_UNTRACED, false, 0);
 		break;

@@ -308,8 +308,7 @@ static int dispatch(struct session *session, const struct source_event *event)
 	case SOURCE_FIRE:
 		return on_fire(session, event->fire);
 	case SOURCE_GAP:
-		log_debug("thread %d: gap of class %s, %llu ns", event->tid, event->text,
-			  (unsigned long long)event->length_ns);
+		session_thread_gap(session, event);
 		return 0;
 	case SOURCE_END:
 		return on_end(session, event);

@@ -82,10 +82,7 @@ static int copy_ring(struct recording *recording, const struct session_thread *t
 		drop_chunk(&chunk);
 		return 0;
 	}
-	err = recording_add_chunk(recording, &chunk);
-	if (err)
-		drop_chunk(&chunk);
-	return err;
+	return session_add_stretches(thread, &chunk, &recording->chunks);
 }
 
 /*

@@ -50,6 +50,13 @@ struct session_process {
 	VEC(struct shot_image) images; /* unbacked code, saved while the memory was there */
 };
 
+/* Where a section ran that no stop may fall into: the ring goes on there as a stretch of its own.
+ */
+struct session_gap {
+	uint64_t offset; /* head of the ring */
+	uint64_t begin_ns, length_ns;
+};
+
 struct session_thread {
 	pid_t pid, tid, ns_pid, ns_tid;
 	char comm[16];
@@ -58,8 +65,9 @@ struct session_thread {
 	struct aux_ring ring;
 	enum recording_join join; /* how the present stretch began */
 	uint64_t stretch_ns, gap_ns;
-	recording_chunks tails; /* older stretches that were kept, oldest first */
-	uint64_t taken_ns;      /* when its ring was taken; 0: never */
+	VEC(struct session_gap) gaps; /* inside the present stretch, by offset */
+	recording_chunks tails;       /* older stretches that were kept, oldest first */
+	uint64_t taken_ns;            /* when its ring was taken; 0: never */
 	uint64_t untraced_ns;
 	uint64_t last_head, last_oncpu_ns, last_activity_ns; /* at the last balance */
 	uint64_t exit_ns;
@@ -134,6 +142,13 @@ void session_targets_fini(struct session *session);
 struct session_thread *session_thread_find(struct session *session, pid_t tid);
 int session_thread_born(struct session *session, const struct source_event *event);
 void session_thread_exited(struct session *session, const struct source_event *event);
+void session_thread_gap(struct session *session, const struct source_event *event);
+/*
+ * Bytes read from the thread's ring up to its head, cut where gaps lie, to the end of @out, which
+ * owns them then (on failure nobody does). 0, -ENOMEM.
+ */
+int session_add_stretches(const struct session_thread *thread, struct recording_chunk *chunk,
+			  recording_chunks *out);
 /* Carries out what the budget wants; @rebalance: activity counts too. */
 int session_balance(struct session *session, uint64_t now_ns, bool rebalance);
 /* Tells the budget how active each thread was since the last time. */

@@ -176,6 +176,7 @@ static void retire_ring(struct session_thread *thread)
 	thread->branches += thread->ring.header->branches;
 	thread->stops += thread->ring.header->stops;
 	aux_ring_free(&thread->ring);
+	thread->gaps.len = 0;
 	thread->has_ring = false;
 	thread->last_head = 0;
 }
@@ -201,10 +202,8 @@ static int ring_to_tail(struct session_thread *thread, uint64_t max, uint64_t no
 	chunk.size = aux_ring_read(&thread->ring, room, chunk.data, &wrapped);
 	if (wrapped || chunk.size < thread->ring.header->head)
 		chunk.join = RECORDING_JOIN_WRAPPED;
-	if (vec_push(&thread->tails, chunk)) {
-		free(chunk.data);
+	if (session_add_stretches(thread, &chunk, &thread->tails))
 		return -ENOMEM;
-	}
 	trim_tails(thread, max);
 	return 0;
 }
@@ -397,10 +396,12 @@ static void purge(struct session *session)
 		struct session_thread *thread = &session->threads.data[i];
 
 		if (is_forgotten(thread) && thread->tid != thread->pid &&
-		    !vec_push(&gone, thread->tid))
+		    !vec_push(&gone, thread->tid)) {
 			budget_forget(session->budget, thread->tid);
-		else
-			session->threads.data[kept++] = *thread;
+			vec_free(&thread->gaps);
+			continue;
+		}
+		session->threads.data[kept++] = *thread;
 	}
 	session->threads.len = kept;
 	for (size_t i = 0; gone.len && i < session->events.len; i++) {
@@ -496,6 +497,7 @@ void session_threads_fini(struct session *session)
 		if (thread->has_ring)
 			aux_ring_free(&thread->ring);
 		free_tails(thread);
+		vec_free(&thread->gaps);
 	}
 	vec_free(&session->threads);
 }

@@ -75,6 +75,7 @@ struct source_event {
 	struct source_cut cut; /* FIRE: of the firing thread */
 	uint64_t fire;         /* FIRE: the fire's sequence number */
 	uint64_t length_ns;    /* GAP */
+	uint64_t offset; /* GAP of class "atomic": a new stretch begins at this head of the ring */
 };
 
 struct source_target {

@@ -189,7 +189,7 @@ static int add_ours(const struct queue *queue, const struct perf_piece *piece)
 
 	chunk.size -= padding < chunk.size ? padding : chunk.size;
 	chunk.join =
-		join <= RECORDING_JOIN_UNTRACED ? (enum recording_join)join : RECORDING_JOIN_ATTACH;
+		join <= RECORDING_JOIN_ATOMIC ? (enum recording_join)join : RECORDING_JOIN_ATTACH;
 	chunk.data_lost = queue->data_lost;
 	if (queue->gap_from_ns < queue->start_ns)
 		chunk.gap_ns = queue->start_ns - queue->gap_from_ns;

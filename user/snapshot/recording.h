@@ -56,6 +56,7 @@ enum recording_join {
 	RECORDING_JOIN_RESIZE,   /* the ring changed size; gap_ns long */
 	RECORDING_JOIN_LOST,     /* bytes were lost: an error of ours or of the hardware */
 	RECORDING_JOIN_UNTRACED, /* the thread had no ring for a while */
+	RECORDING_JOIN_ATOMIC,   /* a section that no stop may fall into ran unseen; gap_ns long */
 };
 
 /* One contiguous stretch of one thread's PT. A gap never lies inside a chunk. */

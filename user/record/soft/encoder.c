@@ -312,6 +312,16 @@ void encoder_end_at(struct encoder *encoder, uint64_t ip)
 	encoder->on = false;
 }
 
+uint64_t encoder_restart(struct encoder *encoder)
+{
+	uint64_t head;
+
+	encoder_flush(encoder);
+	head = encoder->ring->header->head;
+	put_psb(encoder, 0);
+	return head;
+}
+
 void encoder_overflow(struct encoder *encoder, uint64_t ip)
 {
 	flush_tnt(encoder);

@@ -63,6 +63,8 @@ void encoder_far(struct encoder *encoder, uint64_t to, bool mode_32);
  * instruction at @ip executes. */
 void encoder_end_far(struct encoder *encoder);
 void encoder_end_at(struct encoder *encoder, uint64_t ip);
+/* Tracing is off, and what comes next stands alone: a PSB+. Returns the ring's head before it. */
+uint64_t encoder_restart(struct encoder *encoder);
 /* Packets are missing here; tracing is on again from @ip. */
 void encoder_overflow(struct encoder *encoder, uint64_t ip);
 /* All bytes to the ring, so that a reader sees them. Pending outcomes stay pending while on. */

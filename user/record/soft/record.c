@@ -197,6 +197,8 @@ void record_gap(struct stepper *stepper, struct soft_thread *thread, const char 
 	if (!thread_is_traced(thread))
 		return;
 	event.length_ns = event.time_ns - since_ns;
+	if (!thread->encoder.on)
+		event.offset = encoder_restart(&thread->encoder);
 	snprintf(event.text, sizeof(event.text), "%s", class);
 	stepper_send(stepper, &event);
 }
