@@ -214,7 +214,7 @@ def cmdline(pid):
 
 
 def stepper_killed():
-    rounds = ROUNDS // 5
+    rounds = ROUNDS // 10
     for mode in ("block", "insn"):
         survived = 0
         for _ in range(rounds):
@@ -234,7 +234,48 @@ def stepper_killed():
         print(f"stepper killed with -9 in {mode} mode: {survived} of {rounds} targets survived", flush=True)
 
 
+def states(pid):
+    return {status(pid, t).get("State", "?")[0] for t in tasks(pid)}
+
+
+def stopped_target():
+    """A target that job control has stopped stays stopped, and continues when told."""
+    busy = Busy(1000).start()
+    front = attach(busy.pid, "block")
+    time.sleep(0.3)
+    os.kill(busy.pid, signal.SIGSTOP)
+    time.sleep(0.3)
+    held = states(busy.pid) <= {"T", "t"}
+    front.kill()
+    front.wait()
+    stays = wait_untraced(busy.pid) and states(busy.pid) == {"T"}
+    os.kill(busy.pid, signal.SIGCONT)
+    time.sleep(0.1)
+    runs = "T" not in states(busy.pid) and busy.rate(0.1) > 0
+    busy.process.kill()
+    result("stopped-target", held and stays and runs, f"(held {held}, stays {stays}, runs {runs})")
+
+
+def stepper_terminated():
+    busy = Busy(1000).start()
+    ok = True
+    for mode in ("block", "insn"):
+        front = attach(busy.pid, mode)
+        time.sleep(0.3)
+        stepper = stepper_of(busy.pid)
+        ok = ok and stepper != 0
+        if stepper:
+            os.kill(stepper, signal.SIGTERM)
+        ok = ok and wait_untraced(busy.pid) and busy.rate(0.1) > 0
+        ok = ok and front.wait(10) != 0
+    wrong = busy.counters()[4]
+    busy.process.kill()
+    result("stepper-terminated", ok and not wrong)
+
+
 front_killed()
 launched_killed()
+stopped_target()
+stepper_terminated()
 stepper_killed()
 sys.exit(failed)

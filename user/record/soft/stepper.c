@@ -29,11 +29,18 @@
 #define DRAIN_NS 1000000000ull
 
 /* Set by signal handlers: the only state they can reach. */
-static volatile sig_atomic_t woken, ticks;
+static volatile sig_atomic_t woken, ticks, told_to_leave;
 
 static void on_wake(int sig)
 {
 	(void)sig;
+	woken = 1;
+}
+
+static void on_terminate(int sig)
+{
+	(void)sig;
+	told_to_leave = 1;
 	woken = 1;
 }
 
@@ -76,7 +83,7 @@ static void signals_take(struct signals *signals, const sigset_t *command_mask)
 	for (size_t i = 0; i < SIGNALS_OWN; i++)
 		on_signal(own_signals[i], SIG_IGN);
 	on_signal(SIGCHLD, SIG_DFL);
-	on_signal(SIGTERM, on_wake);
+	on_signal(SIGTERM, on_terminate);
 	on_signal(SIGIO, on_wake);
 	on_signal(SIGALRM, on_tick);
 	sigprocmask(SIG_SETMASK, &none, NULL);
@@ -353,7 +360,7 @@ static void loop(struct stepper *stepper)
 		if (woken) {
 			woken = 0;
 			requests_serve(stepper);
-			stepper->front_gone |= getppid() != stepper->front;
+			stepper->front_gone |= told_to_leave || getppid() != stepper->front;
 		}
 		if (stepper->detached || stepper->front_gone)
 			detach_all(stepper);
