@@ -508,8 +508,8 @@ def harm(pid, registers=True):
         state = status_field(pid, tid, "State") or "gone"
         if state[0] in "tT":
             wrong.append("thread %d is stopped (%s)" % (tid, state))
-    # the kernel removes the probes of a dead process when its last descriptor goes
-    wait_until(lambda: not changed_text(pid), 5)
+    # The keeper removes the probes of a dead recorder; a grace period of the kernel may take seconds.
+    wait_until(lambda: not changed_text(pid), 30)
     text = changed_text(pid)
     if text:
         wrong.append("text differs from the file: %s" % text)

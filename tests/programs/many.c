@@ -2,6 +2,7 @@
 /*
  * many [N]: N threads (default 1000) that live at once; each works a little, then waits until all
  * are there; then thread 500 (or the last) calls trigger_here() and all end.
+ * flags: -static
  */
 #include <pthread.h>
 

@@ -2,6 +2,7 @@
 /*
  * A program that uses SIGTRAP itself: raise, int3, handler surviving pthread_create, blocked and
  * unblocked, ignored. Exits with the number of the first check that failed.
+ * flags: -static
  */
 #include <pthread.h>
 #include <signal.h>

@@ -3,6 +3,7 @@
  * workers [SHORT [JOBS]]: eight workers take jobs from a queue each, SHORT threads (default 200)
  * come and go meanwhile; then one job makes worker 3 call trigger_here() through a known chain.
  * Nothing of after_trigger() may be in a snapshot of that fire.
+ * flags: -static
  */
 #include <pthread.h>
 #include <stdio.h>
