@@ -673,17 +673,17 @@ static void run_programs(bool exclusive, size_t n_barriers, uint64_t decisions)
 
 TEST(random_programs_alone)
 {
-	run_programs(true, 0, 400000);
+	run_programs(true, 0, 80000);
 }
 
 TEST(random_programs_while_others_write_memory)
 {
-	run_programs(false, 0, 400000);
+	run_programs(false, 0, 80000);
 }
 
 TEST(random_programs_with_barriers)
 {
-	run_programs(true, 4, 150000);
+	run_programs(true, 4, 30000);
 }
 
 struct bytes {
@@ -799,8 +799,21 @@ TEST(volatile_code_is_single_stepped)
 
 TEST(what_only_executing_can_tell_is_single_stepped)
 {
-	static const char *const insns[] = { "\x0f\x05", "\xcd\x80", "\x9c",     "\x9d", "\x8e\xd0",
-					     "\x0f\x0b", "\xff\x10", "\xeb\xfe", "\x06" };
+	static const char *const insns[] = { "\x0f\x05",
+					     "\xcd\x80",
+					     "\x9c",
+					     "\x9d",
+					     "\x8e\xd0",
+					     "\x0f\x0b",
+					     "\xff\x10",
+					     "\xeb\xfe",
+					     "\x06",
+					     "\xcc",
+					     "\xf1",
+					     "\xcb",
+					     "\x66\xe8\x10\x01",
+					     "\x0f\x01\xd5",
+					     "\xc7\xf8\x10\x10\x10\x10" };
 
 	for (size_t i = 0; i < sizeof(insns) / sizeof(*insns); i++) {
 		uint8_t code[32];
@@ -814,6 +827,53 @@ TEST(what_only_executing_can_tell_is_single_stepped)
 		CHECK_EQ(bench_make(&bench), -EAGAIN);
 		bench_fini(&bench);
 	}
+}
+
+TEST(no_stop_beyond_user_space)
+{
+	/* mov $-0xa00000, %rax; call *%rax */
+	const uint8_t code[] = { 0x48, 0xc7, 0xc0, 0x00, 0x00, 0x60, 0xff, 0xff, 0xd0, 0x90 };
+	struct bench bench;
+
+	bench_init(&bench, code, sizeof(code));
+	CHECK_EQ(bench_make(&bench), 0);
+	CHECK_EQ(only_stop(&bench), CODE + 7);
+	bench.regs.rip = CODE + 7;
+	bench.regs.rax = 0xffffffffff600000;
+	CHECK_EQ(bench_make(&bench), -EAGAIN);
+	bench_fini(&bench);
+}
+
+TEST(paths_are_limited)
+{
+	/* 1: dec %rcx; jnz 1b; syscall */
+	const uint8_t code[] = { 0x48, 0xff, 0xc9, 0x75, 0xfb, 0x0f, 0x05 };
+	struct block_path path;
+	struct bench bench;
+
+	bench_init(&bench, code, sizeof(code));
+	bench.regs.rcx = 300;
+	CHECK_EQ(bench_make(&bench), 0);
+	CHECK_EQ(only_stop(&bench), CODE + 5);
+	bench.regs.rip = CODE + 3;
+	bench.regs.rcx = 0; /* a signal before the last turn's branch */
+	bench.regs.eflags = 1 << 6 | 1 << 2;
+	CHECK_EQ(block_plan_resolve(bench.plan, bench.cache, &bench.regs, &bench.reader, &path), 0);
+	CHECK_EQ(path.instructions, 599);
+	CHECK_EQ(path.n_events, 299);
+	bench.regs.rip = CODE;
+	bench.regs.rcx = 10000;
+	CHECK_EQ(bench_make(&bench), 0);
+	CHECK_EQ(only_stop(&bench), CODE + 5);
+	bench.regs.rip = CODE + 5;
+	CHECK_EQ(block_plan_resolve(bench.plan, bench.cache, &bench.regs, &bench.reader, &path), 0);
+	CHECK_EQ(path.instructions, 20000);
+	CHECK_EQ(path.n_events, 10000);
+	bench.regs.rip = CODE;
+	bench.regs.rcx = 100000000;
+	CHECK_EQ(bench_make(&bench), 0);
+	CHECK_EQ(only_stop(&bench), CODE + 3);
+	bench_fini(&bench);
 }
 
 TEST(outcomes_of_32_bit_code)

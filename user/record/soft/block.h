@@ -23,6 +23,7 @@
 #include <sys/user.h>
 
 #define BLOCK_REGISTERS 4
+#define BLOCK_MAX_EVENTS 16384 /* no path has more */
 
 /* One control transfer or conditional decision that was passed, in order; what the encoder needs.
  */

@@ -130,7 +130,8 @@ static void decode(struct block_cache *cache, struct block_node *node,
 		return;
 	}
 	node->length = insn.length;
-	node->is_end = node->is_volatile || insn.touches_tf || node->ops.op == INSN_OP_OPAQUE;
+	node->is_end = node->is_volatile || insn.touches_tf || insn.class >= INSN_FAR ||
+		       node->ops.op == INSN_OP_OPAQUE;
 	node->is_valid = !node->is_volatile;
 	if (node->ops.op == INSN_OP_JCC)
 		node->bias = node->ops.target <= node->addr ? 1 : -1;

@@ -16,6 +16,8 @@ struct block_node {
 	bool is_end;      /* a plan may stop here, never pass */
 	bool is_volatile; /* likewise, because the code may change */
 	bool is_barrier;
+	uint8_t in_vain;       /* how often computing a loop from here led to no end */
+	uint16_t skip;         /* plans that will not try */
 	int8_t bias;           /* of a conditional branch: above 0 it is mostly taken */
 	uint8_t segment;       /* of the plan @serial */
 	uint32_t serial;       /* of the last plan that met the node */

@@ -14,15 +14,29 @@
 #include "base/mem.h"
 
 /* Instructions of one plan; a limit only for the time that making it takes. */
-#define MAX_STEPS 60000
+#define MAX_STEPS 100000
+/* Of the main path; the others add at most one for each of theirs. */
+#define MAX_EVENTS (BLOCK_MAX_EVENTS - MAX_SIDE_STEPS - 1)
+/* Where no debug register can stand: the vsyscall page, wild jumps. */
+#define USER_END (1ull << 47)
 /* Those beside the main path: short, because they are seldom taken. */
 #define MAX_SIDE_STEPS 64
 /*
  * A loop may turn without passing a new address; when it has not ended after run_limit
- * instructions, the time was wasted, so the limit adapts.
+ * instructions, the time was wasted, so the limit adapts, and now and then more is tried. A tight
+ * loop gets more time, but after it was in vain, the less often the more often it was.
  */
 #define MIN_RUN_LIMIT 128
 #define MAX_RUN_LIMIT 16384
+#define TRY_RUN_LIMIT 2048
+#define TRY_EVERY 256
+#define TIGHT_BYTES 512
+#define TIGHT_LIMIT 20000
+#define TIGHT_MAX_LEVEL 10
+
+/* Arrays that a long loop needed are given back when so many plans in a row did not. */
+#define LARGE_STEPS 32768
+#define LARGE_PLANS 256
 
 #define RESUME_FLAG (1u << 16)
 #define USER_CS_64 0x33
@@ -41,6 +55,13 @@ struct walk {
 	bool is_main;
 	uint8_t segment;
 	uint32_t longest, wasted; /* instructions between new addresses; after the last one */
+	uint64_t low, high;       /* of the addresses met since the last new one */
+	uint32_t low_node;
+	uint32_t tight; /* the loop's lowest node, once run_limit is passed; 0 */
+	/* there, the last time */
+	uint64_t gpr[16], known[16];
+	uint32_t flags;
+	size_t mark;
 	/* the last place where a stop can stand */
 	struct {
 		uint64_t ip;
@@ -70,8 +91,13 @@ static void note_fresh(struct walk *walk)
 {
 	uint32_t stretch = (uint32_t)walk->plan->steps.len - walk->fresh.n_steps;
 
-	if (stretch > walk->longest)
+	if (walk->tight)
+		walk->cache->nodes[walk->tight].in_vain = 0;
+	else if (stretch > walk->longest)
 		walk->longest = stretch;
+	walk->tight = 0;
+	walk->low = UINT64_MAX;
+	walk->high = 0;
 	walk->fresh.ip = walk->ip;
 	walk->fresh.n_steps = (uint32_t)walk->plan->steps.len;
 	walk->fresh.n_events = (uint32_t)walk->plan->events.len;
@@ -81,6 +107,12 @@ static void note_fresh(struct walk *walk)
 /* Takes the path back to the last place where a stop can stand. */
 static void cut(struct walk *walk)
 {
+	if (walk->tight) {
+		struct block_node *loop = &walk->cache->nodes[walk->tight];
+
+		loop->in_vain += loop->in_vain < TIGHT_MAX_LEVEL;
+		loop->skip = (uint16_t)(1u << loop->in_vain);
+	}
 	walk->wasted = (uint32_t)walk->plan->steps.len - walk->fresh.n_steps;
 	walk->plan->steps.len = walk->fresh.n_steps;
 	walk->plan->events.len = walk->fresh.n_events;
@@ -128,7 +160,7 @@ static bool split(struct walk *walk, struct block_event *event)
 	uint32_t other;
 
 	if (!walk->is_main || plan->n_leaves == BLOCK_REGISTERS || target == after ||
-	    is_met(walk, target) || is_met(walk, after))
+	    target >= USER_END || after >= USER_END || is_met(walk, target) || is_met(walk, after))
 		return false;
 	other = block_cache_node(walk->cache, walk->reader, taken ? after : target);
 	if (other == BLOCK_NO_NODE)
@@ -176,6 +208,53 @@ static uint32_t follow(struct walk *walk, uint32_t from)
 	return index;
 }
 
+/* A turn of a tight loop that changed nothing: it waits for others. */
+static bool changed_nothing(struct walk *walk)
+{
+	const struct block_state *state = walk->state;
+	size_t mark = block_mem_mark(walk->cache->mem);
+	bool same = mark == walk->mark && state->flags == walk->flags &&
+		    memcmp(walk->gpr, state->gpr, sizeof(walk->gpr)) == 0 &&
+		    memcmp(walk->known, state->known, sizeof(walk->known)) == 0;
+
+	memcpy(walk->gpr, state->gpr, sizeof(walk->gpr));
+	memcpy(walk->known, state->known, sizeof(walk->known));
+	walk->flags = state->flags;
+	walk->mark = mark;
+	return same;
+}
+
+/* Whether the path may go on by addresses that it has met before. */
+static bool may_repeat(struct walk *walk)
+{
+	uint32_t stretch = (uint32_t)walk->plan->steps.len - walk->fresh.n_steps;
+	struct block_node *loop;
+
+	if (walk->plan->events.len >= MAX_EVENTS)
+		return false;
+	if (stretch < walk->run_limit) {
+		if (walk->ip < walk->low) {
+			walk->low = walk->ip;
+			walk->low_node = walk->node;
+		}
+		if (walk->ip > walk->high)
+			walk->high = walk->ip;
+		return true;
+	}
+	if (walk->tight)
+		return stretch < TIGHT_LIMIT &&
+		       (walk->node != walk->tight || !changed_nothing(walk));
+	if (!walk->is_main || walk->high - walk->low >= TIGHT_BYTES)
+		return false;
+	loop = &walk->cache->nodes[walk->low_node];
+	if (loop->skip) {
+		loop->skip--;
+		return false;
+	}
+	walk->tight = walk->low_node;
+	return true;
+}
+
 /* Whether the path may pass the instruction at walk->ip, at @position of its own steps. */
 static bool may_pass(struct walk *walk, uint32_t position)
 {
@@ -188,13 +267,15 @@ static bool may_pass(struct walk *walk, uint32_t position)
 			return false;
 		if (walk->ip == walk->plan->root.rip)
 			walk->plan->passes_root = true;
-		return walk->plan->steps.len - walk->fresh.n_steps < walk->run_limit;
+		return may_repeat(walk);
 	}
+	if (walk->ip >= USER_END)
+		return false;
 	claim(walk, walk->node, walk->segment);
 	note_fresh(walk);
 	if (node->is_end || (node->is_barrier && !is_first))
 		return false;
-	return position < walk->max_steps;
+	return position < walk->max_steps && walk->plan->events.len < MAX_EVENTS;
 }
 
 /*
@@ -246,6 +327,8 @@ static void run(struct walk *walk)
 
 static void adapt_run_limit(struct block_cache *cache, const struct walk *walk)
 {
+	if (walk->tight)
+		return;
 	if (walk->wasted >= cache->run_limit && cache->run_limit > MIN_RUN_LIMIT)
 		cache->run_limit /= 2;
 	else if (walk->longest > cache->run_limit / 2 && cache->run_limit < MAX_RUN_LIMIT)
@@ -264,7 +347,9 @@ static void walk_main(struct block_plan *plan, struct block_cache *cache,
 		.node = root,
 		.is_main = true,
 		.max_steps = MAX_STEPS,
-		.run_limit = cache->run_limit,
+		.run_limit = cache->serial % TRY_EVERY || cache->run_limit > TRY_RUN_LIMIT ?
+				     cache->run_limit :
+				     TRY_RUN_LIMIT,
 		.segment = BLOCK_REGISTERS,
 	};
 
@@ -329,12 +414,26 @@ static void next_serial(struct block_cache *cache)
 	cache->serial = 1;
 }
 
+static void shrink(struct block_plan *plan)
+{
+	if (plan->steps.cap <= LARGE_STEPS || plan->steps.len > LARGE_STEPS / 2) {
+		plan->small_plans = 0;
+	} else if (++plan->small_plans == LARGE_PLANS) {
+		vec_free(&plan->steps);
+		vec_free(&plan->events);
+		vec_free(&plan->event_steps);
+		vec_free(&plan->path);
+		plan->small_plans = 0;
+	}
+}
+
 int block_plan_make(struct block_plan *plan, struct block_cache *cache,
 		    const struct user_regs_struct *regs, const struct block_reader *reader)
 {
 	size_t mark;
 	uint32_t root;
 
+	shrink(plan);
 	plan->n_leaves = 0;
 	plan->steps.len = plan->events.len = plan->event_steps.len = 0;
 	if (regs->cs != USER_CS_64)

@@ -38,6 +38,7 @@ struct block_plan {
 	struct user_regs_struct root;
 	struct block_state state;
 	uint32_t serial;
+	unsigned int small_plans; /* in a row, while the arrays are large */
 	bool exclusive;
 	bool passes_root; /* the path comes by its first address again */
 };

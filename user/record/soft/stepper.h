@@ -59,7 +59,7 @@ struct soft_process {
 	} trap;
 };
 
-#define VERIFY_EVENTS 4096u
+#define VERIFY_EVENTS BLOCK_MAX_EVENTS
 
 /* verify mode: the predictor's word on the instruction, and on the plan, being stepped. */
 struct verify {
