@@ -99,7 +99,10 @@ struct source_stats {
 	uint64_t instructions, branches, stops, fallback_steps, disagreements;
 	uint64_t verified;    /* verify: plans that single steps confirmed */
 	uint64_t stepping_ns; /* wall time with at least one thread being stepped */
-	double slow_down;     /* measured against full speed; 0: not known */
+	/* Wall time of a stepped instruction over that of a loop of ordinary instructions that was
+	 * timed at full speed at the start; 0: not known. A program that waits for memory is up to
+	 * three times slower at full speed than the loop, so it loses that much less. */
+	double slow_down;
 };
 
 struct source_ops {
