@@ -50,6 +50,7 @@ exact calls -- "$PROGRAMS/calls"
 exact signals -- "$PROGRAMS/signals"
 exact sigtraps --multi-thread -- "$PROGRAMS/sigtraps"
 exact flags -- "$PROGRAMS/soft_flags"
+exact flags-untraced -- "$PROGRAMS/soft_flags" thread
 exact affinity --multi-thread -- "$PROGRAMS/soft_affinity"
 exact stops -- "$PROGRAMS/soft_stops"
 exact rseq -- "$PROGRAMS/soft_rseq"

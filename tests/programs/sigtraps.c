@@ -1,20 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A program that uses SIGTRAP itself: raise, int3, handler surviving pthread_create, blocked and
- * unblocked, ignored. Exits with the number of the first check that failed.
+ * unblocked, alone and with another signal, blocked by sigsuspend() only, ignored. Exits with the
+ * number of the first check that failed.
  * flags: -static
  */
 #include <pthread.h>
 #include <signal.h>
+#include <sys/time.h>
 
 #include "truth.h"
 
-static volatile int traps, zero;
+static volatile int traps, others, zero;
 
 NOINLINE static void on_trap(int sig)
 {
 	TRUTH(on_trap);
 	traps += sig == SIGTRAP;
+}
+
+NOINLINE static void on_other(int sig)
+{
+	TRUTH(on_other);
+	others += sig == SIGUSR1 || sig == SIGALRM;
 }
 
 NOINLINE static void *in_thread(void *argument)
@@ -53,6 +61,45 @@ NOINLINE static int blocked_trap(void)
 		return 0;
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
 	return traps == before + 1;
+}
+
+NOINLINE static int two_at_once(void)
+{
+	TRUTH(two_at_once);
+	const int before = traps;
+	sigset_t set;
+
+	signal(SIGUSR1, on_other);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTRAP);
+	sigaddset(&set, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	raise(SIGUSR1);
+	raise(SIGTRAP);
+	for (int i = 0; i < 20; i++)
+		zero = zero * i;
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	return traps == before + 1 && others == 1;
+}
+
+/* All but the alarm is blocked while it waits, SIGTRAP too. */
+NOINLINE static int waits_masked(void)
+{
+	TRUTH(waits_masked);
+	const struct itimerval soon = { .it_value.tv_usec = 100000 };
+	sigset_t all, alarms;
+
+	others = 0;
+	signal(SIGALRM, on_other);
+	sigemptyset(&alarms);
+	sigaddset(&alarms, SIGALRM);
+	sigprocmask(SIG_BLOCK, &alarms, NULL);
+	sigfillset(&all);
+	sigdelset(&all, SIGALRM);
+	setitimer(ITIMER_REAL, &soon, NULL);
+	sigsuspend(&all);
+	sigprocmask(SIG_UNBLOCK, &alarms, NULL);
+	return others == 1;
 }
 
 NOINLINE static int ignored_trap(void)
@@ -97,10 +144,14 @@ int main(void)
 		status = 3;
 	else if (!blocked_trap())
 		status = 4;
-	else if (!ignored_trap())
+	else if (!two_at_once())
 		status = 5;
-	else if (!still_ours())
+	else if (!waits_masked() || !still_ours())
 		status = 6;
+	else if (!ignored_trap())
+		status = 7;
+	else if (!still_ours())
+		status = 8;
 	truth_write();
 	return status;
 }

@@ -6,9 +6,11 @@
  *
  * flags: -static
  */
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 static volatile sig_atomic_t traps;
 
@@ -105,9 +107,19 @@ __attribute__((noinline)) static long odd_branches(void)
 	return n;
 }
 
-int main(void)
+static void *step_in_thread(void *argument)
+{
+	usleep(200000); /* its creator, which may be stepped, has signals blocked at first */
+	step_itself();
+	return argument;
+}
+
+int main(int argc, char **argv)
 {
 	struct sigaction action = { .sa_handler = on_trap };
+	pthread_t thread;
+
+	(void)argv;
 
 	if (pushed_flags() & 0x100)
 		return 1;
@@ -120,7 +132,11 @@ int main(void)
 	sigaction(SIGTRAP, &action, NULL);
 	if (pushed_flags() & 0x100)
 		return 5;
-	step_itself();
+	/* With an argument, in a thread that may not be traced. */
+	if (argc == 1)
+		step_itself();
+	else if (pthread_create(&thread, NULL, step_in_thread, NULL) || pthread_join(thread, NULL))
+		return 6;
 	/* One trap for each instruction from the one after POPF to the second POPF. */
 	return traps == 6 ? 0 : 10 + traps;
 }

@@ -88,6 +88,15 @@ static int blocking_calls(void)
 	n = epoll_wait(epoll_create1(0), &event, 1, 50);
 	if (n != 0)
 		return 8;
+	pid = fork();
+	if (pid == 0)
+		_exit(nanosleep(&pause, NULL) != 0);
+	/* SIGCHLD, which nobody handles, ends no wait; an alarm does. */
+	if (epoll_wait(epoll_create1(0), &event, 1, 300) != 0 || waitpid(pid, &status, 0) != pid)
+		return 10;
+	alarm(1);
+	if (epoll_wait(epoll_create1(0), &event, 1, 5000) != -1 || errno != EINTR || alarms != 2)
+		return 11;
 	return nanosleep(&pause, NULL) ? 9 : 0;
 }
 

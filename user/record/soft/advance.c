@@ -91,6 +91,8 @@ static void go_free(struct stepper *stepper, struct soft_thread *thread)
 		debug_set(thread, stops, n);
 	else
 		debug_clear(thread);
+	if (!thread->exiting)
+		thread->in_syscall = thread->restarting = false; /* not at its next stop */
 	thread_resume(stepper, thread, PTRACE_CONT, RUN_FREE, deliverable(thread));
 }
 

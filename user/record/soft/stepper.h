@@ -350,6 +350,9 @@ void traps_fix_pushf(struct soft_thread *thread);
 void traps_save_flag(struct soft_thread *thread);
 #define UC_FLAGS 176u /* offsetof(struct ucontext, uc_mcontext.flags), the kernel's */
 bool traps_signal_is_dropped(const struct soft_process *process, int sig);
+/* The signals that the thread takes as soon as it goes on. */
+enum traps_pending { TRAPS_PENDING_NONE, TRAPS_PENDING_IGNORED, TRAPS_PENDING_HANDLED };
+enum traps_pending traps_pending(const struct soft_thread *thread);
 /* Runs one system call in the stopped thread. Its result, or -errno when it could not run. */
 long traps_inject(struct soft_thread *thread, long nr, const uint64_t args[4]);
 

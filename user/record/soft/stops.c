@@ -91,14 +91,20 @@ static void step_done(struct stepper *stepper, struct soft_thread *thread, uint6
 }
 
 /*
- * System calls that return EINTR when a tracer interrupts them, with no signal to handle: they are
- * made again, so that the program sees nothing.
+ * System calls that return EINTR when a tracer interrupts them, or when a signal comes that nobody
+ * handles and that would not even wake an untraced thread: they are made again, so that the program
+ * sees nothing.
  */
 static bool restart_interrupted(struct soft_thread *thread)
 {
 	struct user_regs_struct *regs = &thread->regs;
+	enum traps_pending pending;
 
-	if (!thread->interrupted || thread_fetch_regs(thread) || (int64_t)regs->rax != -EINTR)
+	if (thread_fetch_regs(thread) || (int64_t)regs->rax != -EINTR)
+		return false;
+	pending = traps_pending(thread);
+	if (pending == TRAPS_PENDING_HANDLED ||
+	    (pending == TRAPS_PENDING_NONE && !thread->interrupted))
 		return false;
 	switch ((long)regs->orig_rax) {
 	case 0:   /* read of an inotify descriptor */
@@ -280,7 +286,10 @@ static void signal_stop(struct stepper *stepper, struct soft_thread *thread, int
 		}
 		if (thread->run == RUN_FREE) {
 			thread->ip = ip;
-			reached_stop(stepper, thread);
+			if (thread->info.si_code == TRAP_TRACE)
+				thread->signal = SIGTRAP; /* of a step that it makes itself */
+			else
+				reached_stop(stepper, thread);
 			return;
 		}
 		thread->tf_due = false;
@@ -301,6 +310,12 @@ static void signal_stop(struct stepper *stepper, struct soft_thread *thread, int
 		thread->signal = sig;
 		thread->run = RUN_FREE;
 		return;
+	}
+	/* Without a tracer the kernel had not even woken it for a signal that nobody handles. */
+	thread->interrupted |= traps_signal_is_dropped(thread->process, sig);
+	if (thread->run == RUN_FREE) {
+		restart_interrupted(thread);
+		thread->interrupted = false;
 	}
 	run_interrupted(stepper, thread, thread->regs.rip);
 	thread->signal = sig;
@@ -396,6 +411,8 @@ void stop_handle(struct stepper *stepper, struct soft_thread *thread, int status
 		return;
 	thread_set_state(thread, THREAD_STOPPED);
 	thread->regs_valid = false;
+	if (thread->run == RUN_FREE)
+		traps_read_mask(thread); /* nobody watched what it did to it */
 	if (!thread->known && event != PTRACE_EVENT_STOP)
 		return;
 	switch (event) {

@@ -236,7 +236,7 @@ void syscall_after(struct stepper *stepper, struct soft_thread *thread)
 	default:
 		break;
 	}
-	thread->nr = UINT64_MAX;
 	/* The trap that ended the step came after the call: it met what the call had set. */
 	traps_taken(thread);
+	thread->nr = UINT64_MAX;
 }

@@ -17,31 +17,52 @@
 
 #define BIT(sig) (1ull << ((sig)-1))
 #define FLAG_TF 0x100ul
+#define FLAG_RF 0x10000ul
 #define SYSCALL_STOP (SIGTRAP | 0x80)
 #define RED_ZONE 128u
 
+#define IGNORED_BY_DEFAULT (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH))
+
 struct dispositions {
-	uint64_t ignored, caught;
+	uint64_t pending, blocked, ignored, caught;
 };
 
-static bool read_dispositions(pid_t pid, struct dispositions *out)
+static bool read_dispositions(pid_t tid, struct dispositions *out)
 {
 	scoped_file FILE *file = NULL;
 	char path[64], line[256];
-	int found = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	memset(out, 0, sizeof(*out));
+	snprintf(path, sizeof(path), "/proc/%d/status", tid);
 	file = fopen(path, "re");
-	while (file && found < 2 && fgets(line, sizeof(line), file)) {
-		if (!strncmp(line, "SigIgn:", 7)) {
-			out->ignored = strtoull(line + 7, NULL, 16);
-			found++;
+	while (file && fgets(line, sizeof(line), file)) {
+		const uint64_t set = strlen(line) > 7 ? strtoull(line + 7, NULL, 16) : 0;
+
+		if (!strncmp(line, "SigPnd:", 7) || !strncmp(line, "ShdPnd:", 7)) {
+			out->pending |= set;
+		} else if (!strncmp(line, "SigBlk:", 7)) {
+			out->blocked = set;
+		} else if (!strncmp(line, "SigIgn:", 7)) {
+			out->ignored = set;
 		} else if (!strncmp(line, "SigCgt:", 7)) {
-			out->caught = strtoull(line + 7, NULL, 16);
-			found++;
+			out->caught = set;
+			return true; /* the last of them */
 		}
 	}
-	return found == 2;
+	return false;
+}
+
+enum traps_pending traps_pending(const struct soft_thread *thread)
+{
+	struct dispositions now;
+	uint64_t pending;
+
+	if (!read_dispositions(thread->tid, &now))
+		return TRAPS_PENDING_NONE;
+	pending = now.pending & ~now.blocked;
+	if (pending & (now.caught | ~(now.ignored | IGNORED_BY_DEFAULT)))
+		return TRAPS_PENDING_HANDLED;
+	return pending ? TRAPS_PENDING_IGNORED : TRAPS_PENDING_NONE;
 }
 
 void traps_read_process(struct soft_process *process)
@@ -72,12 +93,29 @@ void traps_read_mask(struct soft_thread *thread)
 		traps_set_mask(thread, mask);
 }
 
+/* Calls that wait with another mask, in which SIGTRAP may be blocked. */
+static bool has_own_mask(uint64_t nr)
+{
+	switch (nr) {
+	case SYS_rt_sigsuspend:
+	case SYS_ppoll:
+	case SYS_pselect6:
+	case SYS_epoll_pwait:
+	case 333: /* io_pgetevents */
+	case 441: /* epoll_pwait2 */
+		return true;
+	default:
+		return false;
+	}
+}
+
 void traps_taken(struct soft_thread *thread)
 {
 	struct soft_process *process = thread->process;
+	const bool blocked = thread->trap_blocked || has_own_mask(thread->nr);
 
 	thread->mask_lost |= thread->trap_blocked;
-	if (process->trap.ignored || (thread->trap_blocked && process->trap.caught))
+	if (process->trap.ignored || (blocked && process->trap.caught))
 		process->trap.lost = true;
 }
 
@@ -91,8 +129,7 @@ bool traps_signal_is_dropped(const struct soft_process *process, int sig)
 		return process->trap.ignored;
 	if (!read_dispositions(process->pid, &now) || now.caught & BIT(sig))
 		return false;
-	return now.ignored & BIT(sig) || sig == SIGCHLD || sig == SIGCONT || sig == SIGURG ||
-	       sig == SIGWINCH;
+	return (now.ignored | IGNORED_BY_DEFAULT) & BIT(sig);
 }
 
 static int store_regs(const struct soft_thread *thread, const struct user_regs_struct *regs)
@@ -100,7 +137,7 @@ static int store_regs(const struct soft_thread *thread, const struct user_regs_s
 	return ptrace(PTRACE_SETREGS, thread->tid, 0, regs) ? -errno : 0;
 }
 
-/* To the next system call stop. Signals that come in between wait for later. */
+/* To the next system call stop. All signals that can be are blocked; SIGSTOP waits for later. */
 static int to_syscall_stop(struct soft_thread *thread)
 {
 	for (;;) {
@@ -121,6 +158,8 @@ static int to_syscall_stop(struct soft_thread *thread)
 			return -ESRCH;
 		if (WSTOPSIG(status) == SYSCALL_STOP)
 			return 0;
+		if (status >> 16 == PTRACE_EVENT_STOP)
+			thread->kicked = false;
 		if (status >> 16 == 0 && !thread->signal) {
 			thread->signal = WSTOPSIG(status);
 			ptrace(PTRACE_GETSIGINFO, thread->tid, 0, &thread->info);
@@ -130,15 +169,22 @@ static int to_syscall_stop(struct soft_thread *thread)
 
 long traps_inject(struct soft_thread *thread, long nr, const uint64_t args[4])
 {
+	const uint64_t gadget = code_gadget(&thread->process->code), all = UINT64_MAX;
 	struct user_regs_struct regs, saved;
-	const uint64_t gadget = code_gadget(&thread->process->code);
+	uint64_t mask;
 	long result;
 	int err = thread_fetch_regs(thread);
 
 	if (err || !gadget || thread->process->mode_32)
 		return err ? err : -ENOSYS;
+	/* Another signal would be taken from its queue and lost. */
+	if (ptrace(PTRACE_GETSIGMASK, thread->tid, sizeof(mask), &mask) ||
+	    ptrace(PTRACE_SETSIGMASK, thread->tid, sizeof(all), &all))
+		return -errno;
 	saved = regs = thread->regs;
 	regs.rip = gadget;
+	/* A debug register may stand there; the program may single-step itself. */
+	regs.eflags = (regs.eflags | FLAG_RF) & ~FLAG_TF;
 	regs.rax = (uint64_t)nr;
 	regs.orig_rax = UINT64_MAX;
 	regs.rdi = args[0];
@@ -157,6 +203,8 @@ long traps_inject(struct soft_thread *thread, long nr, const uint64_t args[4])
 	saved.orig_rax = UINT64_MAX;
 	if (!err)
 		err = store_regs(thread, &saved);
+	if (!err && ptrace(PTRACE_SETSIGMASK, thread->tid, sizeof(mask), &mask))
+		err = -errno;
 	thread->at_syscall_stop = !err;
 	thread->regs = saved;
 	return err ? err : result;
