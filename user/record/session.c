@@ -95,6 +95,10 @@ static int on_fire(struct session *session, uint64_t number)
 	session->wake_ns = 0;
 	if (session->detached)
 		return 0;
+	/* The source reports a fire late that the session has dealt with itself. */
+	if (number <= session->last_fire)
+		return session->source->ops->resume(session->source);
+	session->last_fire = number;
 	if (!read_fire(session, number, &fire)) {
 		session_warn(session, "fire %llu was overwritten before it was read",
 			     (unsigned long long)number);
@@ -113,11 +117,13 @@ static int on_fire(struct session *session, uint64_t number)
 /* A fire in a thread that the source does not step: the session stops the others itself. */
 static int on_unseen_fire(struct session *session)
 {
-	const uint64_t number = __atomic_load_n(&session->fires->claimed, __ATOMIC_ACQUIRE);
+	const uint64_t claimed = __atomic_load_n(&session->fires->claimed, __ATOMIC_ACQUIRE);
+	const uint64_t number =
+		claimed - session->last_fire > PTBPF_MAX_FIRES ? claimed : session->last_fire + 1;
 	struct ptbpf_fire fire;
 
 	session->wake_ns = 0;
-	if (!read_fire(session, number, &fire) || number <= session->fires_seen)
+	if (!read_fire(session, number, &fire))
 		return 0;
 	log_debug("fire %llu in thread %u, which is not stepped", (unsigned long long)number,
 		  fire.tid);
@@ -405,8 +411,11 @@ static int on_tick(struct session *session)
 		return 0;
 	}
 	note_clocks(session, now_ns);
-	if (session->wake_ns && now_ns - session->wake_ns > FIRE_GRACE_NS)
-		return on_unseen_fire(session);
+	if (session->wake_ns && now_ns - session->wake_ns > FIRE_GRACE_NS) {
+		on_source(session); /* its word may lie there unread */
+		if (session->wake_ns && !session->detached && !session->done)
+			return on_unseen_fire(session);
+	}
 	if (!session->tracing) {
 		if (session->options->start_after_ns &&
 		    now_ns - session->start_ns >= session->options->start_after_ns &&

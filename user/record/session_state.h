@@ -111,6 +111,7 @@ struct session {
 	uint64_t start_ns, wake_ns; /* wake_ns: a fire was heard of, the source's word is due */
 	uint64_t sequence;          /* snapshots begun */
 	uint64_t fires_seen;
+	uint64_t last_fire; /* number of the newest that was dealt with */
 	uint64_t births, exits, budget_peak;
 	int command_status;
 	enum exit_code failure; /* EXIT_DONE until something failed */
