@@ -272,6 +272,18 @@ static void note_change(struct session *session, const struct session_thread *th
 	vec_push(&session->budget_events, event);
 }
 
+/* Is it that the machine has no such ring to give? Then the next plan tries a smaller one. */
+static bool refused(struct session *session, const struct session_thread *thread, uint64_t size,
+		    int err)
+{
+	if (err != -ENOMEM && err != -ENOSPC && err != -EMFILE && err != -ENFILE)
+		return false;
+	budget_refused(session->budget, thread->tid, size / 2);
+	session_warn(session, "thread %d gets no ring of %llu bytes: %s", thread->tid,
+		     (unsigned long long)size, strerror(-err));
+	return true;
+}
+
 static int give(struct session *session, struct session_thread *thread, uint64_t size,
 		uint64_t now_ns)
 {
@@ -279,12 +291,8 @@ static int give(struct session *session, struct session_thread *thread, uint64_t
 
 	if (err == -ESRCH)
 		return 0; /* its exit is on the way */
-	if (err == -ENOMEM || err == -ENOSPC || err == -EMFILE || err == -ENFILE) {
-		budget_refused(session->budget, thread->tid, size / 2);
-		session_warn(session, "thread %d gets no ring of %llu bytes: %s", thread->tid,
-			     (unsigned long long)size, strerror(-err));
+	if (err && refused(session, thread, size, err))
 		return 0;
-	}
 	if (err)
 		return log_errno(err, "trace thread %d", thread->tid);
 	if (thread->taken_ns) {
@@ -312,7 +320,9 @@ static int resize(struct session *session, struct session_thread *thread, uint64
 		err = session->source->ops->ring_take(session->source, thread->tid, true);
 	if (err && err != -ESRCH)
 		return log_errno(err, "stop thread %d for another ring", thread->tid);
-	ring_to_tail(thread, tail, begin_ns);
+	if (ring_to_tail(thread, tail, begin_ns))
+		session_warn(session, "thread %d loses its history before a resize: no memory",
+			     thread->tid);
 	retire_ring(thread);
 	budget_tail(session->budget, thread->tid, tails_size(thread));
 	if (thread->exited || err == -ESRCH)
@@ -320,6 +330,11 @@ static int resize(struct session *session, struct session_thread *thread, uint64
 	err = new_ring(session, thread, size);
 	if (err == -ESRCH)
 		return 0;
+	if (err && refused(session, thread, size, err)) {
+		thread->taken_ns = begin_ns;
+		session->source->ops->ring_take(session->source, thread->tid, false);
+		return 0;
+	}
 	if (err)
 		return log_errno(err, "give thread %d another ring", thread->tid);
 	thread->join = RECORDING_JOIN_RESIZE;
