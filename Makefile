@@ -29,7 +29,8 @@ DEPS_STAMP := $(O)/deps.stamp
 # Nothing is compiled before the packages are there, with -j too.
 DEPS_FIRST := $(if $(filter demo test,$(MAKECMDGOALS)),$(DEPS_STAMP))
 
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo 0)
+# --dirty writes .git/index, which under sudo would then belong to root.
+VERSION := $(shell git describe --tags --always $(if $(SUDO_UID),,--dirty) 2>/dev/null || echo 0)
 PKGS := libbpf libelf libdw json-c zlib
 CFLAGS ?= -O2 -g
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror
