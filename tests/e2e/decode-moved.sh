@@ -13,7 +13,7 @@ decode() {
 	"$BIN" decode --format text "$1" >"$2.txt" 2>"$2.err"
 	echo $? >"$2.status"
 }
-mkdir bin && cp "$PROGRAMS/workers" bin/workers
+mkdir bin && cp "$PROGRAMS/demo" bin/workers
 snapshot=$("$BIN" -q -o out --full-execution --multi-thread --format text -- "$TMPDIR/bin/workers" 2>record.err | grep '^/') ||
 	{ cat record.err; exit 1; }
 decode "$snapshot" here

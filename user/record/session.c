@@ -20,6 +20,7 @@
 
 #define MAX_CLOCK_PAIRS 256
 #define TICK_NS 100000000ull
+#define MAX_WARNINGS 1000
 #define LINGER_NS 1000000000ull
 /* A fire that BPF reported and the source has not: after this the session stops the threads itself.
  */
@@ -37,7 +38,8 @@ void session_warn(struct session *session, const char *fmt, ...)
 	if (n < 0)
 		return;
 	log_warn("%s", text);
-	if (vec_push(&session->warnings, text))
+	/* a long session must not grow by its complaints */
+	if (session->warnings.len >= MAX_WARNINGS || vec_push(&session->warnings, text))
 		free(text);
 }
 
@@ -91,6 +93,7 @@ static bool read_fire(const struct session *session, uint64_t number, struct ptb
 static int on_fire(struct session *session, uint64_t number)
 {
 	struct ptbpf_fire fire;
+	int err = 0;
 
 	session->wake_ns = 0;
 	if (session->detached)
@@ -107,11 +110,12 @@ static int on_fire(struct session *session, uint64_t number)
 	session->fires_seen++;
 	if (session_shoot(session, &fire, NULL, fire.time_ns))
 		fail(session, EXIT_FAILED, 0);
-	if (is_last(session)) {
+	if (is_last(session))
 		end_recording(session);
-		return 0;
-	}
-	return session->source->ops->resume(session->source);
+	else
+		err = session->source->ops->resume(session->source);
+	session_hand_over(session);
+	return err;
 }
 
 /* A fire in a thread that the source does not step: the session stops the others itself. */
@@ -134,7 +138,7 @@ static int on_unseen_fire(struct session *session)
 
 static int on_exec(struct session *session, const struct source_event *event)
 {
-	struct session_process *process = session_process_get(session, event->pid, event->time_ns);
+	struct session_process *process = session_process_get(session, event->pid);
 	struct recording_event comm = { .kind = RECORDING_COMM,
 					.time_ns = event->time_ns,
 					.pid = event->pid,
@@ -165,10 +169,11 @@ static int on_exec(struct session *session, const struct source_event *event)
 
 static int on_birth(struct session *session, const struct source_event *event)
 {
-	const bool known = session_process_find(session, event->pid) != NULL;
-	struct session_process *process = session_process_get(session, event->pid, event->time_ns);
+	struct session_process *process = session_process_find(session, event->pid);
+	const bool known = process && !process->exited;
 	int err;
 
+	process = session_process_get(session, event->pid);
 	if (!process)
 		return -ENOMEM;
 	err = session_thread_born(session, event);
@@ -184,14 +189,14 @@ static int on_birth(struct session *session, const struct source_event *event)
 
 static int on_mapped(struct session *session, const struct source_event *event)
 {
-	struct session_process *process = session_process_get(session, event->pid, event->time_ns);
+	struct session_process *process = session_process_get(session, event->pid);
 
 	return process ? session_process_scan(session, process, event->time_ns) : -ENOMEM;
 }
 
 static int on_entry(struct session *session, const struct source_event *event)
 {
-	struct session_process *process = session_process_get(session, event->pid, event->time_ns);
+	struct session_process *process = session_process_get(session, event->pid);
 	int err;
 
 	if (!process)
@@ -262,6 +267,7 @@ static int on_start(struct session *session, const struct source_event *event)
 static int on_end(struct session *session, const struct source_event *event)
 {
 	const bool wanted = session_wants_exit(session);
+	int err;
 
 	session->ended = true;
 	session->done = true;
@@ -269,7 +275,9 @@ static int on_end(struct session *session, const struct source_event *event)
 	if (session->detached || (session->sequence && !wanted))
 		return 0;
 	session->detached = true;
-	return session_shoot(session, NULL, "exit", event->time_ns);
+	err = session_shoot(session, NULL, "exit", event->time_ns);
+	session_hand_over(session);
+	return err;
 }
 
 static int on_failed(struct session *session, const char *text)
@@ -278,6 +286,7 @@ static int on_failed(struct session *session, const char *text)
 	session->done = true;
 	if (!session->detached && !session->sequence)
 		session_shoot(session, NULL, "failed", clock_now_ns());
+	session_hand_over(session);
 	return fail(session, EXIT_FAILED, -EIO);
 }
 
@@ -375,6 +384,7 @@ static int on_interrupt(struct session *session)
 	if (session_shoot(session, NULL, "interrupt", clock_now_ns()))
 		fail(session, EXIT_FAILED, 0);
 	end_recording(session);
+	session_hand_over(session);
 	return 0;
 }
 

@@ -284,6 +284,7 @@ void session_close(struct session *session)
 		session->source->ops->close(session->source);
 	if (session->finisher)
 		finisher_free(session->finisher);
+	shot_free(session->shot);
 	session_threads_fini(session);
 	session_targets_fini(session);
 	evaluator_close(session->evaluator);

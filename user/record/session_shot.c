@@ -352,6 +352,7 @@ static int session_meta(struct session *session, struct meta *meta)
 	meta->stops = session->stats.stops;
 	meta->fallback_steps = session->stats.fallback_steps;
 	meta->disagreements = session->stats.disagreements;
+	meta->verified = session->stats.verified;
 	meta->slow_down = session->stats.slow_down;
 	vec_for_each(warning, &session->warnings) {
 		char *copy = strdup(*warning);
@@ -414,6 +415,12 @@ int session_shoot(struct session *session, const struct ptbpf_fire *fire, const 
 		shot_free(shot);
 		return log_errno(err, "take the snapshot");
 	}
-	finisher_push(session->finisher, shot);
+	session->shot = shot;
 	return 0;
+}
+
+void session_hand_over(struct session *session)
+{
+	if (session->shot)
+		finisher_push(session->finisher, TAKE_PTR(session->shot));
 }

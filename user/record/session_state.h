@@ -88,6 +88,7 @@ struct session {
 	bool own_fires; /* the page is our mapping, not the evaluator's */
 	struct budget *budget;
 	struct finisher *finisher;
+	struct shot *shot; /* taken, not handed over yet */
 
 	VEC(struct session_process) processes;
 	VEC(struct session_thread) threads;
@@ -120,8 +121,8 @@ struct session {
 
 /* --- session_targets.c: processes, mappings, probes --- */
 struct session_process *session_process_find(struct session *session, pid_t pid);
-/* Creates it on first sight, with COMM and mappings at @now_ns. NULL: -ENOMEM. */
-struct session_process *session_process_get(struct session *session, pid_t pid, uint64_t now_ns);
+/* Creates it on first sight, or anew when the pid's former bearer is dead. NULL: -ENOMEM. */
+struct session_process *session_process_get(struct session *session, pid_t pid);
 /* Reads the maps again: records new executable mappings, probes them. 0 or -errno (logged). */
 int session_process_scan(struct session *session, struct session_process *process, uint64_t now_ns);
 /* exec: nothing of before is left. */
@@ -137,12 +138,16 @@ void session_reachable_path(pid_t pid, const struct maps_entry *entry, char *buf
 void session_targets_report_missing(const struct session *session);
 /* Saves code that is in no file while the memory is there. */
 void session_process_save_images(struct session_process *process);
+/* Dead processes without a thread that is still of interest, and old mappings, are forgotten. */
+void session_targets_purge(struct session *session);
 void session_targets_fini(struct session *session);
 
 /* --- session_threads.c: threads, rings, budget --- */
 struct session_thread *session_thread_find(struct session *session, pid_t tid);
 int session_thread_born(struct session *session, const struct source_event *event);
 void session_thread_exited(struct session *session, const struct source_event *event);
+/* Dead, and nothing of its history is kept. */
+bool session_thread_is_forgotten(const struct session_thread *thread);
 void session_thread_gap(struct session *session, const struct source_event *event);
 /*
  * Bytes read from the thread's ring up to its head, cut where gaps lie, to the end of @out, which
@@ -164,6 +169,9 @@ void session_threads_fini(struct session *session);
 /* Everything is stopped. @fire: NULL for "exit" or "interrupt", which @kind says. 0 or -errno. */
 int session_shoot(struct session *session, const struct ptbpf_fire *fire, const char *kind,
 		  uint64_t now_ns);
+
+/* The shot that was taken goes to be written: may wait, so targets run again before. */
+void session_hand_over(struct session *session);
 
 /* Keeps the message for snapshot.json and logs it. */
 void session_warn(struct session *session, const char *fmt, ...)

@@ -13,6 +13,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+/* More side-band than this, and mappings that are gone begin to be forgotten. */
+#define MAX_EVENTS 65536
+
 /* Of one process: saving more would take longer, and more memory, than a snapshot may. */
 #define IMAGES_MAX_BYTES (64ull << 20)
 
@@ -66,18 +69,21 @@ static void process_fini(struct session_process *process)
 	vec_free(&process->starts);
 }
 
-struct session_process *session_process_get(struct session *session, pid_t pid, uint64_t now_ns)
+struct session_process *session_process_get(struct session *session, pid_t pid)
 {
 	struct session_process *process = session_process_find(session, pid);
 	struct session_process fresh = { .pid = pid };
 
+	if (process && process->exited) {
+		session_process_reset(session, process);
+		process->exited = false;
+	}
 	if (process)
 		return process;
 	if (vec_push(&session->processes, fresh))
 		return NULL;
 	process = &session->processes.data[session->processes.len - 1];
 	read_comm(pid, process->comm);
-	(void)now_ns;
 	return process;
 }
 
@@ -362,6 +368,100 @@ void session_process_save_images(struct session_process *process)
 			log_debug("code at %llx of process %d could not be saved",
 				  (unsigned long long)mapping->entry.start, process->pid);
 	}
+}
+
+static bool has_history(const struct session *session, pid_t pid)
+{
+	for (size_t i = 0; i < session->threads.len; i++) {
+		const struct session_thread *thread = &session->threads.data[i];
+
+		if (thread->pid == pid && !session_thread_is_forgotten(thread))
+			return true;
+	}
+	return false;
+}
+
+/* Its threads and its side-band; all are dead and without history. */
+static void forget_process(struct session *session, pid_t pid)
+{
+	size_t kept_threads = 0, kept_events = 0;
+
+	for (size_t i = 0; i < session->threads.len; i++) {
+		struct session_thread *thread = &session->threads.data[i];
+
+		if (thread->pid != pid) {
+			session->threads.data[kept_threads++] = *thread;
+			continue;
+		}
+		budget_forget(session->budget, thread->tid);
+		vec_free(&thread->gaps);
+	}
+	session->threads.len = kept_threads;
+	for (size_t i = 0; i < session->events.len; i++) {
+		struct recording_event *event = &session->events.data[i];
+
+		if (event->pid != pid)
+			session->events.data[kept_events++] = *event;
+		else if (event->kind == RECORDING_MAP)
+			free(event->map.path);
+	}
+	session->events.len = kept_events;
+}
+
+/* Is the mapping of this MAP event still there? */
+static bool is_current(struct session *session, const struct recording_event *event)
+{
+	const struct session_process *process = session_process_find(session, event->pid);
+	const struct session_mapping *mapping;
+
+	if (!process)
+		return false;
+	vec_for_each(mapping, &process->mappings) {
+		if (mapping->map_ns == event->time_ns && mapping->entry.start == event->map.addr)
+			return true;
+	}
+	return false;
+}
+
+/* Programs that map code without end (JITs, plugins) keep the newest half of what is gone. */
+static void purge_maps(struct session *session)
+{
+	size_t kept = 0, dropped = 0;
+
+	if (session->events.len <= MAX_EVENTS)
+		return;
+	for (size_t i = 0; i < session->events.len; i++) {
+		struct recording_event *event = &session->events.data[i];
+
+		if (event->kind == RECORDING_MAP && dropped < MAX_EVENTS / 2 &&
+		    !is_current(session, event)) {
+			free(event->map.path);
+			dropped++;
+			continue;
+		}
+		session->events.data[kept++] = *event;
+	}
+	session->events.len = kept;
+}
+
+void session_targets_purge(struct session *session)
+{
+	size_t kept = 1;
+
+	/* the first process is the session's own target */
+	for (size_t i = 1; i < session->processes.len; i++) {
+		struct session_process *process = &session->processes.data[i];
+
+		if (!process->exited || has_history(session, process->pid)) {
+			session->processes.data[kept++] = *process;
+			continue;
+		}
+		forget_process(session, process->pid);
+		process_fini(process);
+	}
+	if (session->processes.len)
+		session->processes.len = kept;
+	purge_maps(session);
 }
 
 void session_targets_fini(struct session *session)

@@ -396,7 +396,7 @@ static int carry_out(struct session *session, const struct budget_step *step, ui
 	return 0;
 }
 
-static bool is_forgotten(const struct session_thread *thread)
+bool session_thread_is_forgotten(const struct session_thread *thread)
 {
 	return thread->exited && !thread->has_ring && !thread->tails.len;
 }
@@ -410,7 +410,8 @@ static void purge(struct session *session)
 	for (size_t i = 0; i < session->threads.len; i++) {
 		struct session_thread *thread = &session->threads.data[i];
 
-		if (is_forgotten(thread) && thread->tid != thread->pid &&
+		/* a main thread goes with its process */
+		if (session_thread_is_forgotten(thread) && thread->tid != thread->pid &&
 		    !vec_push(&gone, thread->tid)) {
 			budget_forget(session->budget, thread->tid);
 			vec_free(&thread->gaps);
@@ -432,6 +433,7 @@ static void purge(struct session *session)
 	if (gone.len)
 		session->events.len = kept_events;
 	vec_free(&gone);
+	session_targets_purge(session);
 }
 
 int session_balance(struct session *session, uint64_t now_ns, bool rebalance)

@@ -83,6 +83,7 @@ static const struct meta_field source_fields[] = {
 	META("stops", U64, stops),
 	META("fallback_steps", U64, fallback_steps),
 	META("disagreements", U64, disagreements),
+	META("verified", U64, verified),
 	META("slow_down", DOUBLE, slow_down),
 };
 static const struct meta_field host_fields[] = {

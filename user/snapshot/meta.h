@@ -67,6 +67,7 @@ struct meta {
 	uint64_t thread_births, thread_exits, untraced_threads;
 	uint64_t dropped_records;
 	uint64_t instructions, stops, fallback_steps, disagreements;
+	uint64_t verified; /* --soft-step verify: plans that single steps confirmed */
 	double slow_down;
 	char *unit; /* "ns", or "steps" with the step clock */
 };
