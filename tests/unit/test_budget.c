@@ -523,6 +523,25 @@ TEST(a_tail_stays_while_nobody_needs_the_room)
 	machine_free(m);
 }
 
+TEST(no_tail_goes_for_a_growth_that_does_not_come)
+{
+	struct machine *m = machine_new(4 << 20, BALANCE_ACTIVITY, 1);
+
+	birth(m, 1, 1 << 20);
+	plan(m, false);
+	period(m);
+	m->threads[1].rate = 0;
+	for (pid_t tid = 2; tid <= 4; tid++) {
+		birth(m, tid, tid == 4 ? 100000 : 60000);
+		plan(m, false);
+	}
+	CHECK(m->threads[1].tail && m->threads[4].ring < 1 << 20);
+	for (int i = 0; i < 60; i++)
+		period(m);
+	CHECK_EQ(m->threads[1].tail, 256 << 10); /* what it shrank by; it lost none before */
+	machine_free(m);
+}
+
 TEST(a_reused_tid_gives_up_the_ring_of_its_former_bearer)
 {
 	struct machine *m = machine_new(256 * 1024, BALANCE_EQUAL, 1);
@@ -572,30 +591,6 @@ TEST(refuses_what_makes_no_sense)
 	CHECK_EQ(budget_refused(budget, 1, 0), -ENOENT);
 	CHECK_EQ(budget_tail(budget, 1, 0), -ENOENT);
 	CHECK_EQ(budget_forget(budget, 1), -ENOENT);
-	budget_free(budget);
-}
-
-TEST(an_exited_thread_keeps_its_history_without_a_ring)
-{
-	const struct budget_step *steps;
-	struct budget *budget;
-	size_t n;
-
-	CHECK_EQ(budget_new(1 << 20, BALANCE_ACTIVITY, &budget), 0);
-	CHECK_EQ(budget_birth(budget, 1, 0), 0);
-	CHECK_EQ(budget_plan(budget, 0, false, &steps, &n), 0);
-	CHECK_EQ(budget_stored(budget, 1, 100), -EINVAL);
-	CHECK_EQ(budget_exit(budget, 1, 1), 0);
-	CHECK_EQ(budget_stored(budget, 1, 2 << 20), -EINVAL);
-	CHECK_EQ(budget_stored(budget, 1, 5000), 0);
-	CHECK_EQ(budget_used(budget), 5000);
-	CHECK_EQ(budget_stored(budget, 2, 0), -ENOENT);
-	/* the newborn begins with half a share: the history stays */
-	CHECK_EQ(budget_birth(budget, 2, 2), 0);
-	CHECK_EQ(budget_plan(budget, 2, false, &steps, &n), 0);
-	CHECK_EQ(n, 1);
-	CHECK_EQ(steps[0].kind, BUDGET_GIVE);
-	CHECK_EQ(steps[0].ring, 1 << 19);
 	budget_free(budget);
 }
 

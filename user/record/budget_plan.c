@@ -197,8 +197,7 @@ static bool place(struct budget *budget, struct budget_thread *t, uint64_t share
 	struct budget_thread *donor;
 
 	cut_tails(budget, ring, true, t);
-	/* half a share to begin with costs less than the history of the dead */
-	take_exited(budget, ring > BUDGET_MIN_RING ? ring / 2 : ring, UINT64_MAX, now_ns);
+	take_exited(budget, ring, UINT64_MAX, now_ns);
 	while (room(budget) < ring) {
 		donor = richest(budget, share, 0);
 		if (!donor)
@@ -282,17 +281,25 @@ static uint64_t growth_wanted(const struct budget_thread *t)
 	return growth_least(t) + held(t) - t->tail;
 }
 
+/* Filled so often since its last change that losing some of its history once more is fair. */
+static bool may_lose(const struct budget_thread *t, uint64_t now_ns)
+{
+	const uint64_t lookback = budget_lookback_ns(t);
+
+	return lookback <= UINT64_MAX / LOSSY_LOOKBACKS &&
+	       now_ns - t->changed_ns >= LOSSY_LOOKBACKS * lookback;
+}
+
 /* Doubles @t with as much of its history as there is room for. False: it has to wait. */
 static bool grow(struct budget *budget, struct budget_thread *t, uint64_t now_ns)
 {
-	const uint64_t lookback = budget_lookback_ns(t), has = held(t) - t->tail;
+	const uint64_t has = held(t) - t->tail;
 	uint64_t tail;
 
 	if (room(budget) < growth_least(t))
 		return false;
 	tail = room(budget) + t->tail - t->ring;
-	if (tail < has && (lookback > UINT64_MAX / LOSSY_LOOKBACKS ||
-			   now_ns - t->changed_ns < LOSSY_LOOKBACKS * lookback))
+	if (tail < has && !may_lose(t, now_ns))
 		return false;
 	resize(budget, t, 2 * t->ring, tail < has ? tail : has, now_ns);
 	return true;
@@ -411,11 +418,10 @@ static void make_room(struct budget *budget, struct budget_thread *t, uint64_t s
 	take_exited(budget, growth_wanted(t), now_ns > age ? now_ns - age : 0, now_ns);
 	collect(budget, growth_least(t), &idle, now_ns);
 	if (claims) {
-		/* a ring that is not full yet loses nothing by waiting */
-		if (t->written >= t->ring / 2)
-			take_exited(budget, growth_least(t), UINT64_MAX, now_ns);
+		take_exited(budget, growth_least(t), UINT64_MAX, now_ns);
 		collect(budget, growth_least(t), &rich, now_ns);
-		cut_tails(budget, growth_least(t), false, t);
+		if (may_lose(t, now_ns)) /* else it would not grow, and the tails be gone */
+			cut_tails(budget, growth_least(t), false, t);
 	}
 	t->step = 0;
 }
