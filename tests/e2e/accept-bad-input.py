@@ -61,6 +61,12 @@ def commands():
     expect("missing_path", 5, r"/no/such/file", "--", "/no/such/file")
     expect("non_elf_command", 1, re.escape(text), "--", text)
     expect("not_executable", 4, re.escape(plain), "--", plain)
+    os.mkfifo(text + "-fifo", 0o777)
+    expect("a_fifo", 4, r"not a regular file", "--", text + "-fifo")
+    with open(text + "-orphan", "w") as f:
+        f.write("#!/no/such/interpreter\n")
+    os.chmod(text + "-orphan", 0o755)
+    expect("no_interpreter", 5, r"text-orphan: the interpreter", "--", text + "-orphan")
     expect("a_directory", 4, r"/tmp", "--", "/tmp")
     expect("no_command_at_all", 2, r"command|-p")
     expect("empty_after_dashes", 2, r"command|-p", "--")
@@ -174,6 +180,26 @@ def disks():
         lib.check("full_disk_attached/target_unharmed", not wrong and victim.end() == 42, wrong)
 
 
+def in_shell(name, code, says, setting):
+    """ptbpf started by a shell with this redirection or limit: one message, no signal."""
+    if not lib.wanted(name):
+        return
+    script = "exec" if setting[0] in "<>" else setting + "; exec"
+    line = '%s "$@" %s' % (script, setting if script == "exec" else "")
+    run = subprocess.run(["bash", "-c", line, "bash", lib.BIN, "-q", "-o", lib.new_dir(),
+                          "-t", "collatz", "--", FIXED], stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+    said = [l for l in run.stderr.decode().splitlines() if l.startswith("ptbpf: ")]
+    lib.check(name, run.returncode == code and len(said) == 1 and re.search(says, said[0]),
+              "%d %s" % (run.returncode, said))
+
+
+def shells():
+    in_shell("stdout_closed", 1, "stdout: Bad file descriptor", ">&-")
+    in_shell("few_open_files", 6, "[Oo]pen files", "ulimit -n 8")
+    in_shell("small_files", 6, "File too large", "ulimit -f 4")
+
+
 def usage():
     expect("unknown_option", 2, r"triger", "--triger", "x", "--", FIXED)
     expect("unknown_command", 2, r"recrod", "recrod", "--", FIXED)
@@ -189,7 +215,7 @@ def usage():
 
 
 def main():
-    for group in (commands, symbols, pids, rights, sizes, disks, usage):
+    for group in (commands, symbols, pids, rights, sizes, disks, shells, usage):
         with lib.case(group.__name__):
             group()
     lib.finish()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* ptbpf decode: a snapshot again, elsewhere, otherwise. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,6 +151,7 @@ enum exit_code cmd_decode(const struct options *options)
 	struct pipeline_formats formats;
 	enum exit_code code;
 
+	signal(SIGXFSZ, SIG_IGN); /* a file as large as allowed is an error to report */
 	if (!options->insn &&
 	    pipeline_parse_formats(options->format ? options->format : "perfetto", &formats))
 		return EXIT_USAGE;

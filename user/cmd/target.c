@@ -84,6 +84,10 @@ enum exit_code target_check_command(const char *program)
 		log_err("%s is a directory, not a program", file);
 		return EXIT_PERMISSION;
 	}
+	if (!S_ISREG(st.st_mode)) { /* and to open a FIFO would wait for a writer */
+		log_err("%s is not a regular file, so no program", file);
+		return EXIT_PERMISSION;
+	}
 	if (access(file, X_OK)) {
 		log_err("%s: not executable; chmod +x makes it so", file);
 		return EXIT_PERMISSION;

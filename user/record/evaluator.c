@@ -272,7 +272,11 @@ static void free_evaluator(struct evaluator **evaluator)
 /* What loading failed with -> what the caller can tell apart. */
 static int classify(int err)
 {
-	if (err == -ENOMEM || err == -EMFILE || err == -ENFILE || err == -E2BIG)
+	if (err == -EMFILE) {
+		log_err("load the BPF programs: too many open files; raise the limit: ulimit -n");
+		return err;
+	}
+	if (err == -ENOMEM || err == -ENFILE || err == -E2BIG)
 		return log_errno(err, "load the BPF programs");
 	log_debug("this kernel refuses ptbpf's BPF programs: %s", strerror(-err));
 	return -EOPNOTSUPP;

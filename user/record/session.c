@@ -345,7 +345,7 @@ static int on_source(struct session *session)
 		if (is_held(event.kind) && !session->done && session->failure == EXIT_DONE)
 			session->source->ops->release(session->source, event.tid);
 		if (err)
-			return fail(session, EXIT_FAILED, err);
+			return fail(session, session_exit_code(err), err);
 	}
 	return 0;
 }
@@ -549,6 +549,7 @@ enum exit_code session_run(const struct session_options *options, struct session
 			code = session_start(&session);
 	}
 	if (code == EXIT_DONE) {
+		signal(SIGXFSZ, SIG_IGN); /* a full file is an error to report; not the command's */
 		run_loop(&session);
 		abandon_command(&session);
 		code = session_finish(&session);

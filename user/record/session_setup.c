@@ -30,6 +30,7 @@ enum exit_code session_exit_code(int err)
 	case ENOMEM:
 	case ENOSPC:
 	case EDQUOT:
+	case EFBIG:
 	case EMFILE:
 	case ENFILE:
 	case EAGAIN:
@@ -216,7 +217,9 @@ enum exit_code session_open(struct session *session)
 		return session_exit_code(err);
 	}
 	err = finisher_new(options, &session->finisher);
-	return err ? EXIT_FAILED : EXIT_DONE;
+	if (err)
+		log_errno(err, "start the writer of snapshots");
+	return err ? session_exit_code(err) : EXIT_DONE;
 }
 
 enum exit_code session_start(struct session *session)
@@ -229,13 +232,8 @@ enum exit_code session_start(struct session *session)
 	int err = session->source->ops->start(session->source, &target, why, sizeof(why));
 
 	limits_raise_files();
-	if (!err) {
-		if (options->n_pids)
-			log_info(
-				"attached; whatever ends ptbpf, the target runs on unharmed, unless "
-				"the process that steps it is killed by SIGKILL");
+	if (!err)
 		return EXIT_DONE;
-	}
 	log_err("%s", why[0] ? why : strerror(-err));
 	return session_exit_code(err);
 }

@@ -124,6 +124,8 @@ static void explain(const struct stepper *stepper, char *const *argv,
 	else if (failure->is_user)
 		snprintf(why, why_size, "cannot become user %s: %s", stepper->config->user,
 			 strerror(-failure->err));
+	else if (failure->err == -ENOENT && strchr(argv[0], '/') && !access(argv[0], F_OK))
+		snprintf(why, why_size, "%s: the interpreter it names does not exist", argv[0]);
 	else if (failure->err == -ENOENT)
 		snprintf(why, why_size, "%s: no such command", argv[0]);
 	else if (failure->err == -ENOEXEC)
