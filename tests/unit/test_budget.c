@@ -594,4 +594,28 @@ TEST(refuses_what_makes_no_sense)
 	budget_free(budget);
 }
 
+TEST(an_exited_thread_keeps_its_history_without_a_ring)
+{
+	const struct budget_step *steps;
+	struct budget *budget;
+	size_t n;
+
+	CHECK_EQ(budget_new(1 << 20, BALANCE_ACTIVITY, &budget), 0);
+	CHECK_EQ(budget_birth(budget, 1, 0), 0);
+	CHECK_EQ(budget_plan(budget, 0, false, &steps, &n), 0);
+	CHECK_EQ(budget_stored(budget, 1, 100), -EINVAL);
+	CHECK_EQ(budget_exit(budget, 1, 1), 0);
+	CHECK_EQ(budget_stored(budget, 1, 2 << 20), -EINVAL);
+	CHECK_EQ(budget_stored(budget, 1, 5000), 0);
+	CHECK_EQ(budget_used(budget), 5000);
+	CHECK_EQ(budget_stored(budget, 2, 0), -ENOENT);
+	/* the newborn begins with half a share: the history stays */
+	CHECK_EQ(budget_birth(budget, 2, 2), 0);
+	CHECK_EQ(budget_plan(budget, 2, false, &steps, &n), 0);
+	CHECK_EQ(n, 1);
+	CHECK_EQ(steps[0].kind, BUDGET_GIVE);
+	CHECK_EQ(steps[0].ring, 1 << 19);
+	budget_free(budget);
+}
+
 UNIT_MAIN("unit/budget")

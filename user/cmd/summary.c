@@ -94,7 +94,8 @@ static void print_row(FILE *out, const struct meta_thread *thread, const char *u
 	else
 		duration_format(thread->lookback_ns, lookback, sizeof(lookback));
 	fprintf(out, "  %c %-15s %8d %7s %7s %9s %12s%s%s\n", thread->fired ? '*' : ' ',
-		thread->comm, (int)thread->tid, size_format(thread->ring, ring, sizeof(ring)),
+		thread->comm, (int)thread->tid,
+		thread->ring ? size_format(thread->ring, ring, sizeof(ring)) : "-",
 		bytes_format(thread->bytes, bytes, sizeof(bytes)), lookback,
 		count_format(thread->instructions, insns, sizeof(insns)),
 		thread->fired  ? "  fired" :

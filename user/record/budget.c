@@ -171,6 +171,20 @@ int budget_refused(struct budget *budget, pid_t tid, uint64_t max_ring)
 	return 0;
 }
 
+int budget_stored(struct budget *budget, pid_t tid, uint64_t bytes)
+{
+	struct budget_thread *t = find(budget, tid);
+
+	if (!t)
+		return -ENOENT;
+	if (t->state != BUDGET_EXITED || bytes > t->ring + t->tail)
+		return -EINVAL;
+	budget_set_bytes(budget, t, 0, bytes);
+	if (!bytes)
+		remove_thread(budget, t);
+	return 0;
+}
+
 int budget_tail(struct budget *budget, pid_t tid, uint64_t bytes)
 {
 	struct budget_thread *t = find(budget, tid);

@@ -89,6 +89,11 @@ int budget_activity(struct budget *budget, pid_t tid, uint64_t pt_bytes, uint64_
 int budget_refused(struct budget *budget, pid_t tid, uint64_t max_ring);
 /* The tail is shorter than allowed, or gone (0): what is really kept. */
 int budget_tail(struct budget *budget, pid_t tid, uint64_t bytes);
+/*
+ * An exited thread gave its ring back; all of its history is @bytes of tail now, no more than ring
+ * and tail were. 0, -ENOENT, -EINVAL.
+ */
+int budget_stored(struct budget *budget, pid_t tid, uint64_t bytes);
 /* A thread whose ring is no longer of interest at all (its data was read, session over). */
 int budget_forget(struct budget *budget, pid_t tid);
 

@@ -197,7 +197,8 @@ static bool place(struct budget *budget, struct budget_thread *t, uint64_t share
 	struct budget_thread *donor;
 
 	cut_tails(budget, ring, true, t);
-	take_exited(budget, ring, UINT64_MAX, now_ns);
+	/* half a share to begin with costs less than the history of the dead */
+	take_exited(budget, ring > BUDGET_MIN_RING ? ring / 2 : ring, UINT64_MAX, now_ns);
 	while (room(budget) < ring) {
 		donor = richest(budget, share, 0);
 		if (!donor)
@@ -418,7 +419,9 @@ static void make_room(struct budget *budget, struct budget_thread *t, uint64_t s
 	take_exited(budget, growth_wanted(t), now_ns > age ? now_ns - age : 0, now_ns);
 	collect(budget, growth_least(t), &idle, now_ns);
 	if (claims) {
-		take_exited(budget, growth_least(t), UINT64_MAX, now_ns);
+		/* a ring that is not full yet loses nothing by waiting */
+		if (t->written >= t->ring / 2)
+			take_exited(budget, growth_least(t), UINT64_MAX, now_ns);
 		collect(budget, growth_least(t), &rich, now_ns);
 		if (may_lose(t, now_ns)) /* else it would not grow, and the tails be gone */
 			cut_tails(budget, growth_least(t), false, t);

@@ -232,8 +232,13 @@ enum exit_code session_start(struct session *session)
 	int err = session->source->ops->start(session->source, &target, why, sizeof(why));
 
 	limits_raise_files();
-	if (!err)
+	if (!err) {
+		if (options->n_pids)
+			log_info(
+				"attached; whatever ends ptbpf, the target runs on unharmed, unless "
+				"the process that steps it is killed by SIGKILL");
 		return EXIT_DONE;
+	}
 	log_err("%s", why[0] ? why : strerror(-err));
 	return session_exit_code(err);
 }

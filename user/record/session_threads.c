@@ -88,25 +88,6 @@ int session_thread_born(struct session *session, const struct source_event *even
 			    event->time_ns);
 }
 
-void session_thread_exited(struct session *session, const struct source_event *event)
-{
-	struct session_thread *thread = session_thread_find(session, event->tid);
-	struct recording_event exit_event = { .kind = RECORDING_EXIT,
-					      .time_ns = event->time_ns,
-					      .pid = event->pid,
-					      .tid = event->tid };
-
-	if (!thread || thread->exited)
-		return;
-	thread->exited = true;
-	thread->exit_ns = event->time_ns;
-	session->exits++;
-	if (session->evaluator)
-		evaluator_remove_thread(session->evaluator, event->tid);
-	budget_exit(session->budget, event->tid, event->time_ns);
-	vec_push(&session->events, exit_event);
-}
-
 void session_measure(struct session *session, uint64_t now_ns)
 {
 	struct session_thread *thread;
@@ -181,8 +162,9 @@ static void retire_ring(struct session_thread *thread)
 	thread->last_head = 0;
 }
 
-/* The stopped ring's newest bytes go to the end of the tails, at most @max in all. */
-static int ring_to_tail(struct session_thread *thread, uint64_t max, uint64_t now_ns)
+/* The stopped ring's @newest bytes go to the end of the tails, which keep at most @max in all. */
+static int ring_to_tail(struct session_thread *thread, uint64_t newest, uint64_t max,
+			uint64_t now_ns)
 {
 	struct recording_chunk chunk = { .pid = thread->pid,
 					 .tid = thread->tid,
@@ -190,7 +172,7 @@ static int ring_to_tail(struct session_thread *thread, uint64_t max, uint64_t no
 					 .gap_ns = thread->gap_ns,
 					 .start_ns = thread->stretch_ns,
 					 .end_ns = now_ns };
-	const uint64_t room = max < thread->ring.size ? max : thread->ring.size;
+	const uint64_t room = newest < thread->ring.size ? newest : thread->ring.size;
 	bool wrapped = false;
 
 	if (!room || !thread->ring.header->head)
@@ -284,6 +266,47 @@ static bool refused(struct session *session, const struct session_thread *thread
 	return true;
 }
 
+/*
+ * What an exited thread has written needs no ring any more: mostly it is far less. Where it is more
+ * than half the ring stays, as copy and ring together would exceed the budget for a moment.
+ */
+static void store_history(struct session *session, struct session_thread *thread)
+{
+	const uint64_t tail = tails_size(thread);
+	uint64_t bytes, ring;
+
+	if (!thread->has_ring || session->options->full_execution)
+		return;
+	bytes = thread->ring.header->head;
+	if (bytes > thread->ring.size / 2 ||
+	    ring_to_tail(thread, bytes, tail + bytes, thread->exit_ns))
+		return;
+	ring = thread->ring.size;
+	retire_ring(thread);
+	budget_stored(session->budget, thread->tid, tails_size(thread));
+	note_change(session, thread, ring, 0, 0);
+}
+
+void session_thread_exited(struct session *session, const struct source_event *event)
+{
+	struct session_thread *thread = session_thread_find(session, event->tid);
+	struct recording_event exit_event = { .kind = RECORDING_EXIT,
+					      .time_ns = event->time_ns,
+					      .pid = event->pid,
+					      .tid = event->tid };
+
+	if (!thread || thread->exited)
+		return;
+	thread->exited = true;
+	thread->exit_ns = event->time_ns;
+	session->exits++;
+	if (session->evaluator)
+		evaluator_remove_thread(session->evaluator, event->tid);
+	budget_exit(session->budget, event->tid, event->time_ns);
+	store_history(session, thread);
+	vec_push(&session->events, exit_event);
+}
+
 static int give(struct session *session, struct session_thread *thread, uint64_t size,
 		uint64_t now_ns)
 {
@@ -320,7 +343,7 @@ static int resize(struct session *session, struct session_thread *thread, uint64
 		err = session->source->ops->ring_take(session->source, thread->tid, true);
 	if (err && err != -ESRCH)
 		return log_errno(err, "stop thread %d for another ring", thread->tid);
-	if (ring_to_tail(thread, tail, begin_ns))
+	if (ring_to_tail(thread, tail, tail, begin_ns))
 		session_warn(session, "thread %d loses its history before a resize: no memory",
 			     thread->tid);
 	retire_ring(thread);

@@ -263,8 +263,11 @@ void thread_go_if_free(struct stepper *stepper, struct soft_thread *thread)
 {
 	if (thread_is_traced(thread))
 		return;
-	if (thread_may_go(stepper, thread))
+	if (thread_may_go(stepper, thread)) {
 		thread_go(stepper, thread);
-	else if (thread->process && thread->process->alone)
+		if (thread->died) /* killed during a system call of the stepper's own */
+			births_gone(stepper, thread, thread->exit_status);
+	} else if (thread->process && thread->process->alone) {
 		stepper->held_back = true;
+	}
 }

@@ -118,6 +118,9 @@ static void child_known(struct stepper *stepper, struct soft_thread *child,
 		child->pid = pid;
 	} else if (thread_join(stepper, child, pid) == 0) {
 		child->process->mode_32 = parent->process->mode_32;
+	} else {
+		child->let_go = true; /* no memory to follow it */
+		child->pid = pid;
 	}
 	if (child->state == THREAD_STOPPED)
 		announce(stepper, child);

@@ -23,6 +23,10 @@ static void detach_thread(struct stepper *stepper, struct soft_thread *thread)
 		traps_restore(thread);
 		traps_requeue(thread);
 	}
+	if (thread->died) {
+		births_gone(stepper, thread, thread->exit_status);
+		return;
+	}
 	if (thread->signal && thread->signal_moved)
 		ptrace(PTRACE_SETSIGINFO, thread->tid, 0, &thread->info);
 	ptrace(PTRACE_DETACH, thread->tid, 0, thread->signal);

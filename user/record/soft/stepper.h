@@ -113,12 +113,10 @@ struct soft_thread {
 	bool restarting;  /* a system call is about to be restarted: ip is not where it goes on */
 	bool drop;        /* the run in flight is not recorded */
 	bool probed;      /* the probes at ip have been evaluated */
-	bool entry_told;  /* the entry or start at ip has been reported */
-	bool regs_valid, regs_dirty;
+	bool regs_valid;
 	bool own_tf, tf_due; /* the program single-steps itself */
 	bool no_block;       /* no debug register is to be had */
 	bool unmap_told;     /* of the system call at ip: SOURCE_UNMAPPING was reported */
-	bool mapped;         /* the system call just made may have changed executable mappings */
 	uint64_t ip;         /* at the last stop */
 	int signal;          /* to deliver when it goes on */
 	bool signal_moved;   /* not the signal of the present stop: info is to be set */
