@@ -102,13 +102,14 @@ static void copy_maps(const struct recorder *recorder, pid_t pid)
 			snprintf(path, sizeof(path), "/proc/%d/mem", pid);
 			snprintf(vdso, sizeof(vdso), "%s/%d.vdso", recorder->options.dir, pid);
 			mem = open(path, O_RDONLY);
-			fd = open(vdso, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-			if (mem >= 0 && fd >= 0 && bytes &&
-			    pread(mem, bytes, n, (off_t)start) == (ssize_t)n &&
-			    write(fd, bytes, n) != (ssize_t)n)
-				die(-errno, vdso);
+			/* a process that was just killed has none: what was saved before stays */
+			if (mem >= 0 && bytes && pread(mem, bytes, n, (off_t)start) == (ssize_t)n) {
+				fd = open(vdso, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+				if (fd < 0 || write(fd, bytes, n) != (ssize_t)n)
+					die(-errno, vdso);
+				close(fd);
+			}
 			close(mem);
-			close(fd);
 			free(bytes);
 		}
 	}

@@ -161,9 +161,13 @@ enum exit_code cmd_decode(const struct options *options)
 	if (code != EXIT_DONE)
 		return code;
 	if (options->insn)
-		return insn_list(&pipeline, options, stdout);
-	code = pipeline_decode(&pipeline, options->workers);
-	if (code == EXIT_DONE)
+		code = insn_list(&pipeline, options, stdout);
+	else
+		code = pipeline_decode(&pipeline, options->workers);
+	if (code == EXIT_DONE && !options->insn)
 		code = write_all(options, &pipeline, &formats);
-	return code == EXIT_DONE ? report_gaps(&pipeline.timeline) : code;
+	if (code == EXIT_DONE && !options->insn)
+		code = report_gaps(&pipeline.timeline);
+	/* what was cut off is a gap as well, and has been told */
+	return code == EXIT_DONE && pipeline.truncated ? EXIT_DECODE_GAPS : code;
 }

@@ -71,8 +71,8 @@ static enum exit_code locate(const char *path, char **dir, char **file)
 static enum exit_code read_recording(const char *path, const char *file, struct pipeline *pipeline)
 {
 	char why[256] = "";
-	bool truncated = false;
-	const int err = perf_data_read(file, &pipeline->recording, &truncated, why, sizeof(why));
+	const int err =
+		perf_data_read(file, &pipeline->recording, &pipeline->truncated, why, sizeof(why));
 
 	if (err == -ENOENT && strcmp(path, file)) {
 		log_err("%s is no snapshot: there is no perf.data in it", path);
@@ -82,7 +82,11 @@ static enum exit_code read_recording(const char *path, const char *file, struct 
 		log_err("read %s: %s", file, *why ? why : strerror(-err));
 		return pipeline_exit_code(err);
 	}
-	if (truncated)
+	if (pipeline->truncated && !pipeline->recording.chunks.len) {
+		log_err("%s is cut off before its first trace", file);
+		return EXIT_FAILED;
+	}
+	if (pipeline->truncated)
 		log_warn("%s is cut off%s%s; decoding what is whole", file, *why ? ": " : "", why);
 	return EXIT_DONE;
 }

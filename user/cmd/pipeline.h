@@ -23,6 +23,7 @@ struct pipeline {
 	struct recording recording;
 	struct meta meta;
 	bool has_meta, has_timeline;
+	bool truncated; /* the perf.data is cut off: what is whole was read */
 	struct space *space;
 	struct timeline timeline;
 	struct timeline_totals totals;
