@@ -323,10 +323,17 @@ static int on_moved(struct calls *calls, uint64_t to, uint64_t time_ns)
 		if (err)
 			return err < 0 ? err : 0;
 		if (seam->kind == SEAM_SIGNAL && seam->handler_returned && stack_at_seam(calls)) {
-			/* The handler changed where the interrupted code goes on. */
+			calls->off_resume[0] = seam->resume[0];
+			calls->off_resume[1] = seam->resume[1];
 			err = stack_pop(calls, EDGE_SEEN);
 			calls->seams.len--;
-			return err ? err : on_jump(calls, to, time_ns, true);
+			if (err)
+				return err;
+			/* Of two signals at once the other's handler comes now. */
+			if (look_up(calls, to, time_ns, &function) && to == function.entry)
+				return enter_handler(calls, &function, true, to);
+			/* The handler changed where the interrupted code goes on. */
+			return on_jump(calls, to, time_ns, true);
 		}
 	}
 	named = look_up(calls, to, time_ns, &function);

@@ -98,7 +98,9 @@ static void go_free(struct stepper *stepper, struct soft_thread *thread)
 
 static void deliver(struct stepper *stepper, struct soft_thread *thread)
 {
-	record_end_at(thread, thread->ip);
+	/* Of two signals at once the first handler has not begun when the second one does. */
+	if (thread->handler_ip != thread->ip || !encoder_retract(&thread->encoder))
+		record_end_at(thread, thread->ip);
 	if (thread->signal == SIGTRAP)
 		traps_restore(thread);
 	else

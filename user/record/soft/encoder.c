@@ -35,6 +35,7 @@ void encoder_fini(struct encoder *encoder)
 
 static void unstage(struct encoder *encoder)
 {
+	encoder->before_begin.valid = false;
 	if (!encoder->staged)
 		return;
 	aux_ring_write(encoder->ring, encoder->staging, encoder->staged);
@@ -210,9 +211,15 @@ void encoder_detach(struct encoder *encoder)
 
 void encoder_begin(struct encoder *encoder, uint64_t ip, bool mode_32)
 {
-	const bool fresh = encoder->written == encoder->psb_at;
+	const bool fresh = encoder->written == encoder->psb_at, whole = psb_is_due(encoder);
 
-	if (psb_is_due(encoder))
+	encoder->before_begin.staged = encoder->staged;
+	encoder->before_begin.written = encoder->written;
+	encoder->before_begin.tsc_at = encoder->tsc_at;
+	encoder->before_begin.last_ip = encoder->last_ip;
+	encoder->before_begin.last_ip_known = encoder->last_ip_known;
+	encoder->before_begin.mode_32 = encoder->mode_32;
+	if (whole)
 		put_psb(encoder, 0);
 	else if (!fresh)
 		put_tsc(encoder);
@@ -222,6 +229,22 @@ void encoder_begin(struct encoder *encoder, uint64_t ip, bool mode_32)
 	}
 	put_ip(encoder, ppt_tip_pge, ip);
 	encoder->on = true;
+	encoder->before_begin.valid = !whole;
+}
+
+bool encoder_retract(struct encoder *encoder)
+{
+	if (!encoder->on || !encoder->before_begin.valid)
+		return false;
+	encoder->staged = encoder->before_begin.staged;
+	encoder->written = encoder->before_begin.written;
+	encoder->tsc_at = encoder->before_begin.tsc_at;
+	encoder->last_ip = encoder->before_begin.last_ip;
+	encoder->last_ip_known = encoder->before_begin.last_ip_known;
+	encoder->mode_32 = encoder->before_begin.mode_32;
+	encoder->before_begin.valid = encoder->on = false;
+	pt_enc_sync_set(encoder->packets, encoder->staged);
+	return true;
 }
 
 static void add_tnt(struct encoder *encoder, bool taken)

@@ -35,6 +35,12 @@ struct encoder {
 	unsigned int n_tnt;
 	unsigned int staged;
 	unsigned int top, depth; /* return stack: a circle */
+	/* Before the newest begin, as long as nothing was put or executed since. */
+	struct {
+		bool valid, last_ip_known, mode_32;
+		unsigned int staged;
+		uint64_t written, tsc_at, last_ip;
+	} before_begin;
 	uint64_t returns[ENCODER_RETURNS];
 	uint8_t staging[ENCODER_STAGING];
 };
@@ -49,6 +55,13 @@ void encoder_detach(struct encoder *encoder);
 
 /* Tracing is on from @ip. */
 void encoder_begin(struct encoder *encoder, uint64_t ip, bool mode_32);
+/* Something executed since the newest begin. */
+static inline void encoder_ran(struct encoder *encoder)
+{
+	encoder->before_begin.valid = false;
+}
+/* Takes the newest begin back, if nothing executed since: tracing is off. False: too late. */
+bool encoder_retract(struct encoder *encoder);
 /* A conditional branch; the thread is at @to afterwards. */
 void encoder_cond(struct encoder *encoder, bool taken, uint64_t to);
 /* A jump or call through a register or memory. */

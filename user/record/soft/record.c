@@ -78,6 +78,7 @@ void record_begin(struct soft_thread *thread, uint64_t ip)
 
 void record_log(struct stepper *stepper, struct soft_thread *thread, uint64_t ip)
 {
+	encoder_ran(&thread->encoder);
 	stepper->steps++;
 	stepper->stats.instructions++;
 	thread->ring.header->instructions++;
@@ -167,8 +168,9 @@ void record_path(struct stepper *stepper, struct soft_thread *thread, const stru
 	const uint64_t steps = stepper->steps;
 	uint64_t ip = thread->ip;
 
-	if (!thread_is_traced(thread) || !thread->encoder.on)
+	if (!thread_is_traced(thread) || !thread->encoder.on || !path->instructions)
 		return;
+	encoder_ran(&thread->encoder);
 	for (size_t i = 0; i < path->n_events; i++) {
 		const struct block_event *event = &path->events[i];
 

@@ -117,6 +117,7 @@ struct soft_thread {
 	bool own_tf, tf_due; /* the program single-steps itself */
 	bool no_block;       /* no debug register is to be had */
 	bool unmap_told;     /* of the system call at ip: SOURCE_UNMAPPING was reported */
+	uint64_t handler_ip; /* where the newest signal handler begins */
 	uint64_t ip;         /* at the last stop */
 	int signal;          /* to deliver when it goes on */
 	bool signal_moved;   /* not the signal of the present stop: info is to be set */

@@ -199,7 +199,7 @@ static void run_ended(struct stepper *stepper, struct soft_thread *thread, uint6
 		traps_read_mask(thread);
 		traps_save_flag(thread);
 		thread->probed = false;
-		thread->ip = ip;
+		thread->ip = thread->handler_ip = ip;
 		break;
 	case RUN_ATOMIC:
 		record_gap(stepper, thread, "atomic", thread->gap_from_ns);
