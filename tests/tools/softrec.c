@@ -7,7 +7,7 @@
  *
  * links: record/aux_ring record/soft/soft record/soft/stepper record/soft/threads
  * links: record/soft/requests record/soft/launch record/soft/births record/soft/stops
- * links: record/soft/advance record/soft/record record/soft/blocks record/soft/fires
+ * links: record/comm record/soft/advance record/soft/record record/soft/blocks record/soft/fires
  * links: record/soft/syscalls record/soft/traps record/soft/affinity record/soft/rseq
  * links: record/soft/detach record/soft/code record/soft/encoder
  * links: record/soft/block_alu record/soft/block_cache record/soft/block_exec

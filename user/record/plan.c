@@ -16,6 +16,7 @@
 #include "base/size.h"
 #include "image/object.h"
 #include "record/budget.h"
+#include "record/comm.h"
 #include "record/libraries.h"
 #include "record/maps.h"
 #include "record/resolve.h"
@@ -58,18 +59,6 @@ static uint64_t read_oncpu(pid_t pid, pid_t tid)
 	return ns;
 }
 
-static void read_comm(pid_t pid, pid_t tid, char comm[16])
-{
-	char path[96];
-	scoped_file FILE *file = NULL;
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", pid, tid);
-	file = fopen(path, "re");
-	if (!file || !fgets(comm, 16, file))
-		comm[0] = '\0';
-	comm[strcspn(comm, "\n")] = '\0';
-}
-
 static int list_threads(pid_t pid, bool all, plan_threads *threads)
 {
 	char path[64];
@@ -85,7 +74,7 @@ static int list_threads(pid_t pid, bool all, plan_threads *threads)
 
 		if (thread.tid <= 0 || (!all && thread.tid != pid))
 			continue;
-		read_comm(pid, thread.tid, thread.comm);
+		comm_read(pid, thread.tid, thread.comm);
 		thread.oncpu_ns = read_oncpu(pid, thread.tid);
 		if (vec_push(threads, thread))
 			break;

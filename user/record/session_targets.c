@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "record/comm.h"
 
 /* More side-band than this, and mappings that are gone begin to be forgotten. */
 #define MAX_EVENTS 65536
@@ -28,19 +29,6 @@ struct session_process *session_process_find(struct session *session, pid_t pid)
 			return process;
 	}
 	return NULL;
-}
-
-static void read_comm(pid_t pid, char comm[16])
-{
-	char path[64];
-	scoped_fd int fd = -1;
-	ssize_t n;
-
-	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd >= 0 ? read(fd, comm, 15) : 0;
-	comm[n > 0 ? n : 0] = '\0';
-	comm[strcspn(comm, "\n")] = '\0';
 }
 
 static void mapping_fini(struct session_mapping *mapping)
@@ -83,7 +71,7 @@ struct session_process *session_process_get(struct session *session, pid_t pid)
 	if (vec_push(&session->processes, fresh))
 		return NULL;
 	process = &session->processes.data[session->processes.len - 1];
-	read_comm(pid, process->comm);
+	comm_read(pid, pid, process->comm);
 	return process;
 }
 
@@ -99,7 +87,7 @@ void session_process_reset(struct session *session, struct session_process *proc
 	process->sites.len = 0;
 	process->starts.len = 0;
 	process->entered = false;
-	read_comm(pid, process->comm);
+	comm_read(pid, pid, process->comm);
 }
 
 void session_reachable_path(pid_t pid, const struct maps_entry *entry, char *buf, size_t size)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "record/comm.h"
 
 #define PUBLISH_NS 5000000ull /* between claiming and publishing lie a few instructions */
 
@@ -142,21 +143,6 @@ static uint64_t argument(const struct user_regs_struct *regs, uint32_t i)
 	return args[i % 6];
 }
 
-void fires_read_comm(const struct soft_thread *thread, char comm[16])
-{
-	char path[64];
-	FILE *file;
-
-	memset(comm, 0, 16);
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", thread->pid, thread->tid);
-	file = fopen(path, "re");
-	if (!file)
-		return;
-	if (fgets(comm, 16, file))
-		comm[strcspn(comm, "\n")] = 0;
-	fclose(file);
-}
-
 /* The thread's ids in its own pid namespace: the last numbers of NSpid and NStgid. */
 static void own_ids(const struct soft_thread *thread, uint32_t *pid, uint32_t *tid)
 {
@@ -201,7 +187,7 @@ static bool passes(struct stepper *stepper, const struct soft_thread *thread, ui
 	for (uint32_t i = 0; i < 6; i++)
 		hit.args[i] = argument(&thread->regs, i);
 	if (trigger->flags & PTBPF_TRIGGER_HAS_COMM) {
-		fires_read_comm(thread, comm);
+		comm_read(thread->pid, thread->tid, comm);
 		hit.comm = comm;
 	}
 	return trigger_match(&stepper->matches[index], trigger, &hit);
@@ -232,7 +218,7 @@ static const struct ptbpf_fire *publish(struct stepper *stepper, const struct so
 	fire->pid = (uint32_t)thread->pid;
 	fire->tid = (uint32_t)thread->tid;
 	own_ids(thread, &fire->ns_pid, &fire->ns_tid);
-	fires_read_comm(thread, fire->comm);
+	comm_read(thread->pid, thread->tid, fire->comm);
 	fire->sequence = n + 1;
 	stats->fires++;
 	__atomic_store_n(&page->published[n % PTBPF_MAX_FIRES], n + 1, __ATOMIC_RELEASE);

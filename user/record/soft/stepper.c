@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "record/comm.h"
 
 #define TICK_US 4000
 #define IDLE_TICK_US 25000
@@ -138,7 +139,7 @@ void stepper_tell(struct stepper *stepper, const struct soft_thread *thread,
 		.cut = thread->cut,
 	};
 
-	fires_read_comm(thread, event.comm);
+	comm_read(thread->pid, thread->tid, event.comm);
 	stepper_send(stepper, &event);
 }
 

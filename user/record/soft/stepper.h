@@ -310,8 +310,6 @@ void blocks_verify(struct stepper *stepper, struct soft_thread *thread,
 /* fires.c */
 /* A fire that is not handled yet and lies in the run that @thread just ended: its address. */
 bool fires_hit(struct stepper *stepper, struct soft_thread *thread, uint64_t *ip);
-/* The thread's present name. */
-void fires_read_comm(const struct soft_thread *thread, char comm[16]);
 void fires_check(struct stepper *stepper);
 /* evaluates: true when the thread stands at a probe and its trigger fired. */
 bool fires_evaluate(struct stepper *stepper, struct soft_thread *thread);
